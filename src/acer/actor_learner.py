@@ -1,0 +1,142 @@
+"""The actor-learner: Algorithm 1. It acts, remembers, replays and computes gradients, wherever the parameters live."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from acer import algorithms, optimizer
+from acer.config import Config
+from acer.envs import ActionSpec, EnvBatch, ObservationSpec
+from acer.networks import Network, Policy
+from acer.normalizer import Moments
+from acer.parameters import Home, Local
+from acer.replay import Replay
+from acer.rollout import Rollout, Trajectory
+from acer.update import Batch, update
+
+
+class Agent:
+    """A policy that can act: network, average network and what they need to read observations."""
+
+    def __init__(self, config: Config, observation: ObservationSpec, action: ActionSpec, seed: int) -> None:
+        self.config, self.observation, self.action = config, observation, action
+        self.distribution = algorithms.distribution(config, action)
+        self.method = algorithms.method(config, self.distribution)
+        self.architecture = algorithms.architecture(config, observation, action)
+        self.device = torch.device(config.device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.network = Network(self.architecture).to(self.device)
+            self.average = Policy(self.architecture).to(self.device)
+        self.home: Home = Local(self.network, self.average, config.alpha, config.rmsprop_decay, config.rmsprop_epsilon)
+        self.moments = Moments(observation.shape) if config.normalize_observations else None
+
+    @torch.no_grad()
+    def act(self, x: NDArray[Any], noise: Tensor | None) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """Actions and statistics for observations [B, …]: sampled with `noise`, or the mode without it."""
+        output, _ = self.network.policy(self.network.encoder(torch.from_numpy(x).to(self.device)))
+        phi = self.distribution.statistics(output)
+        actions = self.distribution.mode(phi) if noise is None else self.distribution.sample(phi, noise.to(self.device))
+        return actions.cpu().numpy(), phi.cpu().numpy()
+
+    def observe(self, trajectory: Trajectory) -> None:
+        """Takes new observations into the running normalisation."""
+        if self.moments is not None:
+            self.moments.add(trajectory.observations[:-1][trajectory.live])
+            self.use_moments()
+
+    def use_moments(self) -> None:
+        """Hands the running normalisation to the network."""
+        if self.moments is not None:
+            mean, deviation = (torch.from_numpy(values).float() for values in (self.moments.mean, self.moments.deviation))
+            self.network.encoder.set_statistics(mean, deviation)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one iteration of Algorithm 1 did."""
+
+    steps: int  # live environment steps
+    updates: int
+    replays: int  # Poisson draw
+    episodes: list[tuple[float, int]]  # return and length of each that ended
+    diagnostics: dict[str, float]  # means over the updates
+
+
+class ActorLearner:
+    """One batch of environments, its replay memory, and the agent that learns from both."""
+
+    def __init__(self, agent: Agent, env: EnvBatch, seeds: np.random.SeedSequence) -> None:
+        config = agent.config
+        self.agent, self.config = agent, config
+        env_seeds, acting, replaying, learning = seeds.spawn(4)
+        self.rngs = {"act": np.random.default_rng(acting), "replay": np.random.default_rng(replaying),
+                     "learn": np.random.default_rng(learning)}  # fmt: skip
+        seeds_of_envs = [int(s) for s in env_seeds.generate_state(env.count) >> 1]
+        self.rollout = Rollout(env, config.trajectory_length, config.gamma, seeds_of_envs)
+        self.replay = Replay(config.replay_capacity, config.trajectory_length, env.count)
+        self.steps = 0
+        self.skipped = 0  # updates whose gradient was not finite
+        self.on_update: Callable[[dict[str, float]], None] | None = None
+
+    def iterate(self) -> Report:
+        """Algorithm 1: one on-policy call, then Poisson(r) replays."""
+        config = self.config
+        trajectory, episodes = self.rollout.collect(self._act)
+        self.agent.observe(trajectory)
+        if config.replay_ratio > 0:
+            self.replay.add(trajectory)
+        steps = int(trajectory.live.sum())
+        self.steps += steps
+
+        diagnostics = []
+        if config.on_policy:
+            diagnostics += list(self._learn(trajectory))
+        replays = 0
+        if config.replay_ratio > 0 and self.replay.steps >= config.replay_start:
+            replays = int(self.rngs["replay"].poisson(config.replay_ratio))
+            for _ in range(replays):
+                diagnostics += list(self._learn(self.replay.sample(self.rngs["replay"], config.environments)))
+        means = {key: float(np.mean([d[key] for d in diagnostics])) for key in (diagnostics[0] if diagnostics else ())}
+        return Report(steps, len(diagnostics), replays, episodes, means)
+
+    def rate(self) -> float:
+        """The learning rate now."""
+        left = max(0.0, 1 - self.steps / self.config.steps) if self.config.learning_rate_decay == "linear" else 1.0
+        return self.config.learning_rate * left
+
+    def _act(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        return self.agent.act(x, self.agent.distribution.noise(self.rngs["act"], (len(x),)))
+
+    def _learn(self, trajectory: Trajectory) -> Iterator[dict[str, float]]:
+        """One call of Algorithm 2 or 3 on B trajectories, a few at a time."""
+        config, agent, home = self.config, self.agent, self.agent.home
+        count = config.trajectories_per_update
+        for start in range(0, config.environments, count):
+            batch = self._batch(trajectory.select(slice(start, start + count)))
+            noise = agent.method.noise(self.rngs["learn"], config.trajectory_length, count).to(agent.device)
+            home.pull()
+            home.gradient.zero_()
+            diagnostics = update(agent.network, agent.average, batch, agent.method, noise)
+            diagnostics["grad_norm"] = optimizer.clip_by_norm(home.gradient, config.max_gradient_norm)
+            numbers = dict(zip(diagnostics, torch.stack(list(diagnostics.values())).tolist(), strict=True))
+            if math.isfinite(numbers["grad_norm"]):
+                home.push(home.gradient, self.rate())
+            else:
+                self.skipped += 1
+            if self.on_update:
+                self.on_update(numbers)
+            yield numbers
+
+    def _batch(self, trajectory: Trajectory) -> Batch:
+        """Tensors on the learner's device, with rewards as the learner sees them."""
+        tensors = {name: torch.from_numpy(np.ascontiguousarray(value)).to(self.agent.device) for name, value in vars(trajectory).items()}
+        rewards = tensors["rewards"] * self.config.reward_scale
+        tensors["rewards"] = rewards.clamp(-1, 1) if self.config.clip_rewards else rewards
+        return Batch(**tensors)

@@ -1,0 +1,140 @@
+"""The paper's comparison set: each name is a choice among the pure functions.
+
+    name              critic              returns            policy gradient             trust region
+    acer (discrete)   Q(x, ·)             Retrace            truncated + exact sum       projection
+    acer (continuous) dueling V, A        Retrace, Q^opc     truncated + one sample      projection
+    no-trust-region   …                   …                  …                           none
+    no-sdn            V and Q apart       …                  …                           …
+    no-retrace        …                   importance         …                           …
+    no-truncation     …                   …                  c = ∞                       …
+    a3c, trust-a3c    V                   k-step             (R − V) ∇ log f             none, projection
+    tis, trust-tis    V                   k-step             min{5, Π ρ} (R − V) ∇ log f none, projection
+"""
+
+import math
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from acer import returns, trust_region
+from acer import update as updates
+from acer.config import Config
+from acer.distributions import Categorical, Gaussian
+from acer.envs import ActionSpec, ObservationSpec
+from acer.envs.spaces import SMALLEST_IMAGE
+from acer.errors import SettingsError
+from acer.networks import Architecture, CriticKind
+from acer.update import Batch, Constraint, Method, Returns, Seen
+
+
+def distribution(config: Config, action: ActionSpec) -> Categorical | Gaussian:
+    """f: Gaussian for a Box of actions, categorical for a choice."""
+    if action.continuous:
+        return Gaussian(action.size, config.sigma)
+    return Categorical(action.size, config.statistic)
+
+
+def method(config: Config, f: Categorical | Gaussian) -> Method:
+    """The functions and constants of `config.algo` for this kind of action."""
+    continuous = isinstance(f, Gaussian)
+    _check_kind(config, continuous)
+    common = {"entropy_weight": config.entropy_weight, "critic_weight": config.critic_weight}
+    constrain = _constraint(config)
+    if config.algo in ("a3c", "trust-a3c"):
+        return Method(f, updates.actor_critic, constrain, weight=_no_weight, c=math.inf, **common)
+    if config.algo in ("tis", "trust-tis"):
+        weight = partial(_truncated_product, bound=config.tis_bound)
+        return Method(f, updates.actor_critic, constrain, weight=weight, c=math.inf, **common)
+
+    estimates = {"action-values": updates.acer_discrete, "stochastic-dueling": updates.acer_continuous,
+                 "separate": updates.acer_separate}  # fmt: skip
+    critic = critic_kind(config, continuous)
+    samples = config.sdn_samples if critic == "stochastic-dueling" else 0
+    returns_ = _returns(config, continuous)
+    return Method(f, estimates[critic], constrain, returns_, c=config.truncation, sdn_samples=samples, **common)
+
+
+def critic_kind(config: Config, continuous: bool) -> CriticKind:
+    """What the algorithm asks of its critic."""
+    if config.algo in ("a3c", "trust-a3c", "tis", "trust-tis"):
+        return "state-value"
+    if not continuous:
+        return "action-values"
+    return "separate" if config.algo == "no-sdn" else "stochastic-dueling"
+
+
+def architecture(config: Config, observation: ObservationSpec, action: ActionSpec) -> Architecture:
+    """The network's shape for these spaces."""
+    convolutional = config.torso == "conv" or (config.torso == "auto" and observation.is_image)
+    if convolutional and not observation.is_image:
+        raise SettingsError(f"--torso conv needs images, but observations have shape {observation.shape}; use --torso mlp")
+    if convolutional and min(observation.shape[1:]) < SMALLEST_IMAGE:
+        size = "×".join(map(str, observation.shape[1:]))
+        raise SettingsError(f"images of {size} are too small for the convolutions (at least {SMALLEST_IMAGE}); use --torso mlp")
+    if config.normalize_observations and observation.is_image:
+        raise SettingsError("images are not normalised: leave out --normalize-observations")
+    return Architecture(
+        observation=observation.shape,
+        pixels=observation.dtype == "uint8",
+        outputs=action.size,
+        action_dimensions=action.size if action.continuous else 1,
+        critic=critic_kind(config, action.continuous),
+        hidden=config.hidden,
+        advantage_hidden=config.advantage_hidden,
+        activation=config.activation,
+        convolutional=convolutional,
+        shared_torso=config.shared_torso,
+        layer_norm=config.layer_norm,
+    )
+
+
+def _check_kind(config: Config, continuous: bool) -> None:
+    if config.algo == "no-sdn" and not continuous:
+        raise SettingsError("no-sdn removes the stochastic dueling network, which only continuous actions have; use --algo acer")
+    if config.returns == "tree-backup" and continuous:
+        raise SettingsError("tree backup needs discrete actions: use --returns retrace")
+    if config.entropy_weight and continuous:
+        raise SettingsError("a Gaussian with fixed σ has no entropy gradient: leave out --entropy-weight")
+
+
+def _constraint(config: Config) -> Constraint:
+    if config.trust_region == "projection":
+        return partial(trust_region.project, delta=config.delta)
+    if config.trust_region == "penalty":
+        return partial(trust_region.penalize, weight=config.kl_weight)
+    return trust_region.free
+
+
+def _returns(config: Config, continuous: bool) -> Returns:
+    """Targets of the critic and of the policy."""
+    lambda_ = config.trace_lambda
+
+    def retrace(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
+        steps = (batch.rewards, batch.discounts, batch.live, values, q)
+        dimensions = batch.actions.shape[-1] if continuous else 1
+        q_ret = returns.retrace(*steps, lambda_ * returns.truncated_trace(seen.log_rho, dimensions))
+        return q_ret, returns.off_policy_corrected(*steps) if continuous else q_ret
+
+    def tree_backup(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
+        q_tree = returns.tree_backup(
+            batch.rewards, batch.discounts, batch.live, values, q, seen.log_pi.exp(), lambda_
+        )
+        return q_tree, q_tree
+
+    def weighted(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
+        rho = returns.importance_weight(seen.log_rho)
+        r = returns.degris(
+            batch.rewards, batch.discounts, batch.live, values, rho, 1.0 if config.returns == "importance" else lambda_
+        )
+        return r, r
+
+    return {"retrace": retrace, "tree-backup": tree_backup, "degris": weighted, "importance": weighted}[config.returns]
+
+
+def _no_weight(batch: Batch, seen: Seen) -> Tensor:
+    return torch.ones_like(seen.log_rho)
+
+
+def _truncated_product(batch: Batch, seen: Seen, bound: float) -> Tensor:
+    return returns.truncated_product(seen.log_rho, batch.discounts, batch.live, bound)

@@ -1,0 +1,286 @@
+"""Settings of a run: one frozen dataclass, three presets, and the names of the paper's comparison set.
+
+Every field is a flag of `acer train`, a keyword of `ACER(…)` and a key of `config.json`. Its sentence ends with its place in
+the paper, or with "ours".
+"""
+
+import dataclasses
+import difflib
+import json
+import math
+import types
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tyro.conf import Positional
+
+from acer.errors import SettingsError
+
+Algorithm = Literal[
+    "acer", "a3c", "trust-a3c", "tis", "trust-tis", "no-trust-region", "no-sdn", "no-retrace", "no-truncation"
+]
+Preset = Literal["classic", "atari", "control"]
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of one run."""
+
+    env: Positional[str] = ""
+    """Environment: a Gymnasium id, or module:Class of your own."""
+    algo: Algorithm = "acer"
+    """Algorithm: ACER, a baseline of Section 6, or ACER with one component removed (Section 6.1)."""
+    preset: Preset = "classic"
+    """Where the other settings come from: the paper's Atari or control constants, or small environments."""
+    steps: int = 100_000
+    """Environment steps to train for, over all environments (ours)."""
+    seed: int = 0
+    """The one seed from which every random stream is spawned (ours)."""
+
+    environments: int = 16
+    """Environments that step together (16 actors, Section 4)."""
+    workers: bool = False
+    """Run each environment in a process of its own: for simulators slower than about 0.1 ms a step (ours)."""
+    trajectory_length: int = 20
+    """k, steps between updates (20 on Atari, Section 4; 50 in control, Section 6)."""
+    trajectories_per_update: int = 4
+    """Trajectories whose mean makes one update: 1 in the paper, whose 16 actors update one by one (ours)."""
+    gamma: float = 0.99
+    """Discount γ (Section 4; Appendix E.1)."""
+
+    on_policy: bool = True
+    """Whether each new trajectory is learnt from at once (Algorithm 1); continuous ACER learns from replay only (Section 6)."""
+    replay_ratio: float = 4.0
+    """Mean of the Poisson number of replays after each new trajectory (0, 1, 4 or 8, Section 4; about 4, Section 6)."""
+    replay_capacity: int = 50_000
+    """Frames that each environment's replay memory holds (50,000 on Atari, Section 4; 5,000 in control, Section 6)."""
+    replay_start: int = 1_000
+    """Steps stored, over all environments, before replay begins (ours)."""
+
+    returns: Literal["retrace", "tree-backup", "degris", "importance"] = "retrace"
+    """Estimator of Q^π (Section 3.1; importance sampling is the ablation of Appendix E.4)."""
+    trace_lambda: float = 1.0
+    """λ of Retrace, tree backup and Degris' returns (1, footnote of Section 3.1)."""
+    truncation: float = 10.0
+    """c, where importance weights of the policy gradient are truncated (10 on Atari, Section 4; 5 in control, Section 6)."""
+    tis_bound: float = 5.0
+    """Bound on the product of importance weights in TIS (5, Appendix E.2)."""
+
+    trust_region: Literal["projection", "penalty", "none"] = "projection"
+    """How the policy is kept near the average policy: projection, or a penalty on the KL divergence (Section 3.3)."""
+    delta: float = 1.0
+    """δ, bound of the linearised KL divergence for each step (1 on Atari, Section 4; 0.1 to 2 in control, Section 6)."""
+    alpha: float = 0.99
+    """α, decay of the average policy network (0.99 on Atari, Section 4; 0.995 in control, Section 6)."""
+    kl_weight: float = 1.0
+    """Weight of the KL penalty, with --trust-region penalty (ours)."""
+    statistic: Literal["logits", "probabilities"] = "logits"
+    """φ of the categorical policy: probabilities as in Section 3.3, or logits (ours; see docs/trust-region.md)."""
+
+    entropy_weight: float = 0.001
+    """Weight of the entropy bonus; 0 for continuous actions, whose σ is fixed (0.001 on Atari, Section 4)."""
+    critic_weight: float = 1.0
+    """Factor on the critic's gradient (1, Algorithms 2 and 3)."""
+    learning_rate: float = 7e-4
+    """Step size of RMSProp (10^-4 to 10^-3.3 in control, Section 6; ours elsewhere)."""
+    learning_rate_decay: Literal["none", "linear"] = "none"
+    """Whether the learning rate falls to 0 over the run (not annealed, Section 4)."""
+    rmsprop_decay: float = 0.99
+    """Decay of RMSProp's mean of squares (A3C's; ours)."""
+    rmsprop_epsilon: float = 1e-6
+    """ε inside RMSProp's root (ours)."""
+    max_gradient_norm: float = 10.0
+    """Norm to which each update's gradient is clipped (ours)."""
+
+    sigma: float = 0.3
+    """σ of the Gaussian policy, in units of half the action's range (0.3, Section 6)."""
+    sdn_samples: int = 5
+    """n, samples of the stochastic dueling network (5, Section 6)."""
+    torso: Literal["auto", "mlp", "conv"] = "auto"
+    """Network before the heads: the paper's convolutions for images (Section 4), fully connected for vectors (ours)."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Sizes of the fully connected layers (512 on Atari, Section 4; ours elsewhere)."""
+    advantage_hidden: int = 64
+    """Size of the small network that computes the advantages of continuous actions (ours)."""
+    activation: Literal["relu", "tanh"] = "relu"
+    """Nonlinearity (rectifier, Section 4)."""
+    shared_torso: bool = True
+    """Whether policy and critic share all but their heads (a single network, Section 2)."""
+    layer_norm: bool = False
+    """Layer normalisation after each fully connected layer (ours)."""
+    normalize_observations: bool = False
+    """Running normalisation of vector observations, saved with the model (ours)."""
+    reward_scale: float = 1.0
+    """Factor on the rewards that the learner sees; reported returns stay raw (ours)."""
+    clip_rewards: bool = False
+    """Clip the rewards that the learner sees to [-1, 1], as on Atari (Mnih et al. 2015)."""
+
+    device: str = "cpu"
+    """Where the networks run (the paper uses CPUs; acer is tuned for them)."""
+    threads: int = 0
+    """Threads of the learner; 0 takes 1 for small networks and every core for convolutions (ours)."""
+    log_every: int = 2_000
+    """Steps between rows of progress.csv (ours)."""
+    eval_every: int = 0
+    """Steps between evaluations during training; there is always one at the end; 0 for none before it (ours)."""
+    eval_episodes: int = 20
+    """Episodes of each evaluation (ours)."""
+    checkpoint_every: int = 100_000
+    """Steps between checkpoints; there is always one at the end (ours)."""
+    keep_checkpoints: int = 2
+    """Checkpoints kept in the run's directory (ours)."""
+
+
+# What each preset changes, for any kind of action and for each kind. Values that the paper fixes are marked in `Config`.
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "classic": {"any": {}, "discrete": {}, "continuous": {}},
+    "atari": {
+        "any": {"replay_capacity": 50_000, "trajectory_length": 20, "truncation": 10.0, "delta": 1.0, "alpha": 0.99,
+                "hidden": (512,), "clip_rewards": True, "steps": 10_000_000, "replay_start": 20_000,
+                "learning_rate": 2.5e-4, "log_every": 20_000, "checkpoint_every": 500_000},
+        "discrete": {"entropy_weight": 0.001},
+        "continuous": {"entropy_weight": 0.0},
+    },
+    "control": {
+        "any": {"replay_capacity": 5_000, "trajectory_length": 50, "truncation": 5.0, "delta": 1.0, "alpha": 0.995,
+                "hidden": (256, 256), "advantage_hidden": 128, "sigma": 0.3, "sdn_samples": 5, "steps": 2_000_000,
+                "learning_rate": 3e-4, "normalize_observations": True, "reward_scale": 0.1, "on_policy": False},
+        "discrete": {"entropy_weight": 0.001},
+        "continuous": {"entropy_weight": 0.0},
+    },
+}  # fmt: skip
+
+# What each name changes beyond the functions that `algorithms.method` chooses for it.
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "acer": {},
+    "a3c": {"trust_region": "none", "replay_ratio": 0.0, "on_policy": True},
+    "trust-a3c": {"replay_ratio": 0.0, "on_policy": True},
+    "tis": {"trust_region": "none"},
+    "trust-tis": {},
+    "no-trust-region": {"trust_region": "none"},
+    "no-sdn": {},
+    "no-retrace": {"returns": "importance"},
+    "no-truncation": {"truncation": math.inf},
+}
+
+
+def defaults(env: str, continuous: bool, preset: str = "classic", algo: str = "acer", **overrides: Any) -> Config:
+    """The configuration of a preset and an algorithm for a kind of action, with some settings given by hand."""
+    _check_choice("preset", preset, PRESETS)
+    _check_choice("algo", algo, ALGORITHMS)
+    kind = "continuous" if continuous else "discrete"
+    settings = {**PRESETS[preset]["any"], **PRESETS[preset][kind], **ALGORITHMS[algo]}
+    return from_dict({"env": env, "preset": preset, "algo": algo, **settings, **overrides})
+
+
+def validate(config: Config) -> Config:
+    """Refuses what cannot be meant, each with a line that says what to change."""
+
+    def need(holds: bool, message: str) -> None:
+        if not holds:
+            raise SettingsError(message)
+
+    c = config
+    need(bool(c.env), "no environment given; name one, for example CartPole-v1 (`acer envs` lists all)")
+    for name in ("steps", "environments", "trajectory_length", "trajectories_per_update", "replay_capacity",
+                 "sdn_samples", "advantage_hidden", "log_every", "eval_episodes", "keep_checkpoints",
+                 "checkpoint_every"):  # fmt: skip
+        need(getattr(c, name) >= 1, f"{_flag(name)} must be at least 1, not {getattr(c, name)}")
+    for name in ("seed", "replay_ratio", "replay_start", "truncation", "delta", "kl_weight", "entropy_weight",
+                 "critic_weight", "threads", "eval_every"):  # fmt: skip
+        need(getattr(c, name) >= 0, f"{_flag(name)} must not be negative, but is {getattr(c, name)}")
+    for name in ("learning_rate", "rmsprop_epsilon", "max_gradient_norm", "sigma", "tis_bound", "reward_scale"):
+        need(getattr(c, name) > 0, f"{_flag(name)} must be positive, not {getattr(c, name)}")
+    for name in ("gamma", "alpha", "trace_lambda", "rmsprop_decay"):
+        need(0 <= getattr(c, name) <= 1, f"{_flag(name)} must lie between 0 and 1, not {getattr(c, name)}")
+    for field in dataclasses.fields(c):
+        value = getattr(c, field.name)
+        infinite_allowed = field.name in ("truncation", "delta", "max_gradient_norm")
+        if isinstance(value, float) and not (math.isfinite(value) or (infinite_allowed and value == math.inf)):
+            raise SettingsError(f"{_flag(field.name)} must be a finite number, not {value}")
+    need(all(size >= 1 for size in c.hidden), f"--hidden must be positive sizes, not {c.hidden}")
+    need(c.torso != "conv" or bool(c.hidden), "--torso conv needs at least one size in --hidden")
+
+    need(c.environments % c.trajectories_per_update == 0,
+         f"--environments {c.environments} must be a multiple of --trajectories-per-update {c.trajectories_per_update}")  # fmt: skip
+    need(c.replay_capacity >= c.trajectory_length,
+         f"--replay-capacity {c.replay_capacity} holds no trajectory of --trajectory-length {c.trajectory_length}")  # fmt: skip
+    need(c.on_policy or c.replay_ratio > 0, "nothing would be learnt with --no-on-policy and --replay-ratio 0")
+    capacity = c.environments * (c.replay_capacity // c.trajectory_length) * c.trajectory_length
+    need(c.replay_ratio == 0 or c.replay_start < capacity,
+         f"--replay-start {c.replay_start} is never reached: the memory holds {capacity} steps")  # fmt: skip
+    if c.algo in ("a3c", "trust-a3c"):
+        need(c.replay_ratio == 0, f"{c.algo} has no replay: leave out --replay-ratio, or use tis or acer")
+        need(c.on_policy, f"{c.algo} learns on-policy: leave out --no-on-policy")
+    if c.algo in ("a3c", "tis", "no-trust-region"):
+        need(c.trust_region == "none", f"{c.algo} has no trust region: leave out --trust-region, or use another --algo")
+    if c.algo == "no-truncation":
+        need(c.truncation == math.inf, "no-truncation means --truncation inf: leave it out, or use --algo acer")
+    if c.algo == "no-retrace":
+        need(c.returns == "importance", "no-retrace means --returns importance: leave it out, or use --algo acer")
+    return config
+
+
+def to_json(config: Config) -> str:
+    """The text of config.json; infinities as strings, for JSON has none."""
+    values = {key: str(v) if isinstance(v, float) and math.isinf(v) else v for key, v in dataclasses.asdict(config).items()}
+    return json.dumps(values, indent=2) + "\n"
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Settings from a JSON file, not yet checked."""
+    try:
+        values = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise SettingsError(f"{path} is not a JSON file of settings: {error}") from None
+    if not isinstance(values, dict):
+        raise SettingsError(f"{path} is not a JSON file of settings: it must hold one object")
+    return values
+
+
+def from_dict(values: dict[str, Any]) -> Config:
+    """A checked configuration; every name and every type is looked at."""
+    hints = typing.get_type_hints(Config)
+    checked = {}
+    for name, value in values.items():
+        if name not in hints:
+            near = difflib.get_close_matches(name, hints, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise SettingsError(f"unknown setting {name!r}{hint}")
+        checked[name] = _coerce(name, value, hints[name])
+    return validate(Config(**checked))
+
+
+def _coerce(name: str, value: Any, hint: Any) -> Any:
+    """`value` as a field of type `hint`: int for float and list for tuple are taken, nothing else is bent."""
+    origin = typing.get_origin(hint)
+    if origin is Literal:
+        _check_choice(name, value, typing.get_args(hint))
+        return value
+    if hint is float and isinstance(value, str) and value in ("inf", "Infinity"):
+        return math.inf
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if origin is tuple and isinstance(value, list | tuple) and all(type(item) is int for item in value):
+        return tuple(value)
+    if not isinstance(hint, types.GenericAlias) and type(value) is hint:
+        return value
+    raise SettingsError(f"{_flag(name)} must be {_type_name(hint)}, not {value!r}")
+
+
+def _check_choice(name: str, value: Any, choices: Any) -> None:
+    if value not in choices:
+        raise SettingsError(f"{_flag(name)} must be one of {', '.join(choices)}, not {value!r}")
+
+
+def _type_name(hint: Any) -> str:
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+    return names.get(hint, "a list of whole numbers")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,91 @@
+"""Names of environments: Gymnasium ids, and `module:Class` of the user's own."""
+
+import difflib
+import importlib
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFound, UnregisteredEnv, VersionNotFound
+
+from acer.envs.batch import EnvBatch
+from acer.errors import EnvironmentFault
+
+EnvMaker = Callable[..., gym.Env[Any, Any]]
+
+
+def known_names() -> list[str]:
+    """Every Gymnasium id that is registered now, newest version of each."""
+    newest: dict[str, gym.envs.registration.EnvSpec] = {}
+    for spec in gym.registry.values():
+        key = f"{spec.namespace}/{spec.name}" if spec.namespace else spec.name
+        if key not in newest or (spec.version or 0) > (newest[key].version or 0):
+            newest[key] = spec
+    return sorted(spec.id for spec in newest.values() if not spec.id.startswith(("phys2d/", "tabular/", "GymV")))
+
+
+def make_one(env: str | EnvMaker, **kwargs: Any) -> gym.Env[Any, Any]:
+    """Makes one environment by name or from the user's own class or function."""
+    try:
+        if callable(env):
+            return env(**kwargs)
+        if ":" in env:
+            own = _import_own(env)
+            if own is not None:
+                return own(**kwargs)
+        return gym.make(env, **kwargs)
+    except (NameNotFound, VersionNotFound, NamespaceNotFound, UnregisteredEnv) as error:
+        raise EnvironmentFault(f"unknown environment {env!r}{_suggestion(str(env))}; `acer envs` lists all") from error
+    except DependencyNotInstalled as error:
+        raise EnvironmentFault(f"{env}: {' '.join(str(error).split())}{_extra(str(env))}") from error
+    except EnvironmentFault:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or "no message"
+        raise EnvironmentFault(f"cannot make environment {env!r}: {type(error).__name__}: {reason}") from error
+
+
+def make_batch(env: str | EnvMaker, count: int, workers: bool = False, **kwargs: Any) -> EnvBatch:
+    """A batch of `count` environments. One is made here first, so that a bad name fails with its own message."""
+    name = env if isinstance(env, str) else getattr(env, "__name__", "environment")
+    if workers:
+        make_one(env, **kwargs).close()
+    return EnvBatch.of([partial(make_one, env, **kwargs)] * count, name, workers)
+
+
+def _import_own(env: str) -> EnvMaker | None:
+    """`module:Class`, looked up from the current folder too; None when the module registers an id of that name instead."""
+    module_name, _, attribute = env.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise EnvironmentFault(f"{env!r}: no module named {error.name!r}; run where it can be imported, or install it") from error
+    own = getattr(module, attribute, None)
+    if own is None and attribute not in gym.registry:
+        names = [name for name in vars(module) if not name.startswith("_")]
+        near = difflib.get_close_matches(attribute, names, 3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise EnvironmentFault(f"{env!r}: module {module_name!r} has no {attribute!r}{hint}")
+    return own  # type: ignore[no-any-return]
+
+
+def _suggestion(env: str) -> str:
+    names = {name.lower(): name for name in known_names()}
+    near = [names[match] for match in difflib.get_close_matches(env.lower(), names, 3, 0.5)]
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def _extra(env: str) -> str:
+    """Which of this package's extras has what a known family of environments needs."""
+    spec = gym.registry.get(env)
+    entry = str(spec.entry_point) if spec else ""
+    for family, extra in (("box2d", "box2d"), ("classic_control", "classic"), ("toy_text", "classic"), ("mujoco", "control")):
+        if family in entry:
+            return f" (or: pip install 'acer[{extra}]')"
+    return ""

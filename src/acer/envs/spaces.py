@@ -1,0 +1,159 @@
+"""From Gymnasium's spaces to the learner's arrays and back.
+
+Observations become one float32 vector, or one channels-first image; actions are an index, or a vector in [−1, 1].
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from acer.errors import EnvironmentFault
+
+SMALLEST_IMAGE = 36  # pixels a side that the paper's three convolutions need
+
+
+@dataclass(frozen=True)
+class ObservationSpec:
+    """How raw observations of `space` become arrays of `shape` and `dtype`."""
+
+    space: gym.Space[Any]
+
+    def __post_init__(self) -> None:
+        _check_supported(self.space, "observation")
+
+    @cached_property
+    def is_image(self) -> bool:
+        """Three dimensions, or two of bytes."""
+        shape = self.space.shape if isinstance(self.space, spaces.Box) else ()
+        return len(shape or ()) == 3 or (len(shape or ()) == 2 and self.space.dtype == np.uint8)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """Bytes stay bytes (a quarter of the memory); all else is float32."""
+        is_bytes = isinstance(self.space, spaces.Box) and self.space.dtype == np.uint8
+        return np.dtype(np.uint8 if is_bytes else np.float32)
+
+    @cached_property
+    def channels_last(self) -> bool:
+        shape = self.space.shape or ()
+        return self.is_image and len(shape) == 3 and shape[-1] < shape[0]
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """(n,) for vectors, (channels, height, width) for images."""
+        if not self.is_image:
+            return (_flat_size(self.space),)
+        shape = tuple(self.space.shape or ())
+        if len(shape) == 2:
+            return (1, *shape)
+        return (shape[2], shape[0], shape[1]) if self.channels_last else shape
+
+    def encode(self, raw: Any, count: int) -> NDArray[Any]:
+        """A batch of `count` raw observations, as Gymnasium's vector environments give them, to [count, *shape]."""
+        if not self.is_image:
+            return _flatten(self.space, raw, count).astype(self.dtype, copy=False)
+        images = np.asarray(raw, dtype=self.dtype)
+        if self.channels_last:
+            images = np.ascontiguousarray(np.moveaxis(images, -1, 1))
+        return images.reshape(count, *self.shape)
+
+    def holds(self, raw: Any) -> bool:
+        """Whether `raw` is one observation rather than a batch of them."""
+        space, value = self.space, raw
+        while isinstance(space, spaces.Dict | spaces.Tuple):
+            key = next(iter(space.spaces)) if isinstance(space, spaces.Dict) else 0
+            space, value = space[key], value[key]  # type: ignore[index]
+        return np.ndim(value) == len(space.shape or ())
+
+    def encode_one(self, raw: Any) -> NDArray[Any]:
+        """One raw observation to [1, *shape]."""
+        return self.encode(_batched(self.space, raw), 1)
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """How the policy's actions become actions of `space`."""
+
+    space: gym.Space[Any]
+
+    def __post_init__(self) -> None:
+        space = self.space
+        if isinstance(space, spaces.Discrete):
+            return
+        if not isinstance(space, spaces.Box):
+            raise EnvironmentFault(f"action space {space} is not supported; acer needs Discrete or a bounded Box")
+        if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+            raise EnvironmentFault(
+                f"action space {space} has no finite bounds; wrap the environment so that they are finite "
+                "(gymnasium.wrappers.RescaleAction)"
+            )
+
+    @property
+    def continuous(self) -> bool:
+        return isinstance(self.space, spaces.Box)
+
+    @property
+    def size(self) -> int:
+        """Number of actions, or of dimensions."""
+        if isinstance(self.space, spaces.Discrete):
+            return int(self.space.n)
+        return int(np.prod(self.space.shape or (1,)))
+
+    def decode(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """[B] indices or [B, d] unclipped samples to what the environment takes; samples are clipped to its bounds here."""
+        space = self.space
+        if isinstance(space, spaces.Discrete):
+            return actions + space.start if space.start else actions
+        assert isinstance(space, spaces.Box)
+        unit = (np.clip(actions, -1, 1).reshape(len(actions), *space.shape) + 1) / 2
+        return (space.low + unit * (space.high - space.low)).astype(space.dtype, copy=False)
+
+
+def _check_supported(space: gym.Space[Any], what: str) -> None:
+    if isinstance(space, spaces.Dict):
+        for part in space.spaces.values():
+            _check_supported(part, what)
+    elif isinstance(space, spaces.Tuple):
+        for part in space.spaces:
+            _check_supported(part, what)
+    elif isinstance(space, spaces.Box):
+        if space.dtype is not None and np.issubdtype(space.dtype, np.complexfloating):
+            raise EnvironmentFault(f"{what} space {space} has complex numbers, which acer does not support")
+    elif not isinstance(space, spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete):
+        raise EnvironmentFault(
+            f"{what} space {space} is not supported; acer takes Box, Discrete, MultiBinary, MultiDiscrete, "
+            "and Dict or Tuple of those"
+        )
+
+
+def _flat_size(space: gym.Space[Any]) -> int:
+    return int(spaces.flatdim(space))
+
+
+def _flatten(space: gym.Space[Any], raw: Any, count: int) -> NDArray[Any]:
+    """A batch of values of `space` to [count, n]; discrete values become one-hot."""
+    if isinstance(space, spaces.Dict):
+        return np.concatenate([_flatten(part, raw[key], count) for key, part in space.spaces.items()], axis=1)
+    if isinstance(space, spaces.Tuple):
+        return np.concatenate([_flatten(part, raw[i], count) for i, part in enumerate(space.spaces)], axis=1)
+    if isinstance(space, spaces.Discrete):
+        return np.eye(int(space.n), dtype=np.float32)[np.asarray(raw, dtype=np.int64).reshape(count) - int(space.start)]
+    if isinstance(space, spaces.MultiDiscrete):
+        values = np.asarray(raw, dtype=np.int64).reshape(count, -1) - space.start.reshape(-1)
+        parts = [np.eye(int(n), dtype=np.float32)[values[:, i]] for i, n in enumerate(space.nvec.reshape(-1))]
+        return np.concatenate(parts, axis=1)
+    return np.asarray(raw).reshape(count, -1)
+
+
+def _batched(space: gym.Space[Any], raw: Any) -> Any:
+    """One value of `space` to a batch of one."""
+    if isinstance(space, spaces.Dict):
+        return {key: _batched(part, raw[key]) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_batched(part, raw[i]) for i, part in enumerate(space.spaces))
+    return np.asarray(raw)[None]

@@ -1,0 +1,19 @@
+"""Errors that a user can mend. The command line prints each as one line and exits with its code; nothing is overwritten."""
+
+
+class AcerError(Exception):
+    """What is wrong and what to do about it, in one line."""
+
+    exit_code = 2
+
+
+class SettingsError(AcerError):
+    """Settings that contradict each other or the environment."""
+
+
+class EnvironmentFault(AcerError):
+    """An environment that cannot be found, made, used, or believed."""
+
+
+class CheckpointError(AcerError):
+    """A run or a saved model that is missing, damaged, or made for something else."""

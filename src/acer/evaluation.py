@@ -1,0 +1,51 @@
+"""Evaluation: a policy's returns in environments and on seeds that it did not train on."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acer.actor_learner import Agent
+from acer.envs import EnvBatch
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Raw return and length of every episode."""
+
+    returns: list[float]
+    lengths: list[int]
+    deterministic: bool  # mode action, or sampled
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.returns))
+
+    @property
+    def std(self) -> float:
+        return float(np.std(self.returns))
+
+
+def evaluate(agent: Agent, env: EnvBatch, episodes: int, seeds: np.random.SeedSequence, deterministic: bool) -> Evaluation:
+    """Plays `episodes` episodes. Each environment has its own share of them, so that short ones are not favoured."""
+    env_seeds, acting = seeds.spawn(2)
+    rng = np.random.default_rng(acting)
+    quota = np.full(env.count, episodes // env.count) + (np.arange(env.count) < episodes % env.count)
+    x: NDArray[Any] = env.reset([int(seed) for seed in env_seeds.generate_state(env.count) >> 1])
+    alive = np.ones(env.count, np.bool_)
+    returns, lengths = np.zeros(env.count), np.zeros(env.count, np.int64)
+    finished: list[list[tuple[float, int]]] = [[] for _ in range(env.count)]
+    while any(len(done) < share for done, share in zip(finished, quota, strict=True)):
+        noise = None if deterministic else agent.distribution.noise(rng, (env.count,))
+        actions, _ = agent.act(x, noise)
+        step = env.step(actions)
+        x = step.observations
+        returns += step.rewards
+        lengths += alive
+        alive = ~step.ends_episode
+        for i in np.flatnonzero(step.ends_episode):
+            finished[i].append((float(returns[i]), int(lengths[i])))
+            returns[i], lengths[i] = 0.0, 0
+    kept = [episode for done, share in zip(finished, quota, strict=True) for episode in done[:share]]
+    return Evaluation([r for r, _ in kept], [n for _, n in kept], deterministic)

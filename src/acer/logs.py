@@ -1,0 +1,111 @@
+"""What a run writes down: rows of CSV files and TensorBoard events."""
+
+import csv
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acer.actor_learner import Report
+
+
+class Table:
+    """A CSV file that grows by rows; each row is on disk when `add` returns."""
+
+    def __init__(self, path: Path, columns: list[str], from_steps: int = 0) -> None:
+        """Goes on with an existing file: rows after `from_steps` belong to a future that a resume has undone."""
+        self.path, self.columns = path, columns
+        kept = [row for row in read(path) if int(float(row["steps"])) <= from_steps] if path.exists() else []
+        partial = path.with_name(f".{path.name}.partial")
+        with partial.open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns, restval="", extrasaction="ignore", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(kept)
+        partial.rename(path)
+
+    def add(self, row: dict[str, Any]) -> None:
+        with self.path.open("a", newline="") as file:
+            csv.DictWriter(file, self.columns, restval="", lineterminator="\n").writerow(
+                {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()}
+            )
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV file."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+PROGRESS = [
+    "steps", "seconds", "episodes", "return_mean", "length_mean", "steps_per_second", "updates", "replays",
+    "learning_rate", "skipped_updates", "trust_region_active", "entropy", "kl", "q_loss", "grad_norm", "rho_above_c",
+    "trace", "explained_variance",
+]  # fmt: skip
+EVALUATIONS = ["steps", "seconds", "episodes", "return_mean", "return_std", "return_min", "return_max", "length_mean", "policy"]
+
+
+class Meter:
+    """Collects reports of Algorithm 1 between two rows of progress.csv."""
+
+    def __init__(self) -> None:
+        self.recent: deque[tuple[float, int]] = deque(maxlen=100)  # return and length of the last episodes
+        self.episodes = 0
+        self.updates = 0
+        self.replays = 0
+        self._steps = 0
+        self._diagnostics: list[dict[str, float]] = []
+
+    def add(self, report: Report) -> None:
+        self.recent.extend(report.episodes)
+        self.episodes += len(report.episodes)
+        self.updates += report.updates
+        self.replays += report.replays
+        self._steps += report.steps
+        if report.diagnostics:
+            self._diagnostics.append(report.diagnostics)
+
+    @property
+    def return_mean(self) -> float:
+        """Mean raw return of the last 100 finished episodes."""
+        return float(np.mean([r for r, _ in self.recent])) if self.recent else float("nan")
+
+    def row(self, seconds: float) -> dict[str, Any]:
+        """Values since the last row, `seconds` ago; begins the next."""
+        lengths = [n for _, n in self.recent]
+        row: dict[str, Any] = {
+            "episodes": self.episodes,
+            "return_mean": self.return_mean if self.recent else "",
+            "length_mean": float(np.mean(lengths)) if lengths else "",
+            "steps_per_second": self._steps / max(seconds, 1e-9),
+            "updates": self.updates,
+            "replays": self.replays,
+        }
+        for key in self._diagnostics[0] if self._diagnostics else ():
+            row[key] = float(np.mean([d[key] for d in self._diagnostics]))
+        self._steps, self._diagnostics = 0, []
+        return row
+
+    def state(self) -> dict[str, Any]:
+        return {"recent": [list(e) for e in self.recent], "episodes": self.episodes, "updates": self.updates, "replays": self.replays}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.recent.extend((float(r), int(n)) for r, n in state["recent"])
+        self.episodes, self.updates, self.replays = state["episodes"], state["updates"], state["replays"]
+
+
+class TensorBoard:
+    """TensorBoard events beside the CSV files."""
+
+    def __init__(self, directory: Path, from_steps: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer = SummaryWriter(str(directory), purge_step=from_steps or None)
+
+    def add(self, group: str, row: dict[str, Any]) -> None:
+        for key, value in row.items():
+            if key != "steps" and isinstance(value, int | float):
+                self.writer.add_scalar(f"{group}/{key}", value, row["steps"])
+
+    def close(self) -> None:
+        self.writer.close()

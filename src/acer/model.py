@@ -1,0 +1,149 @@
+"""The Python interface: `ACER("CartPole-v1").learn(50_000)`, in the shape that users of Stable-Baselines3 know."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acer import checkpoint, config as configuration
+from acer.actor_learner import Agent
+from acer.callbacks import Callback
+from acer.config import Config
+from acer.envs import ActionSpec, make_one
+from acer.envs.registry import EnvMaker
+from acer.errors import CheckpointError, SettingsError
+from acer.evaluation import Evaluation
+from acer.training import Training, config_of, extend
+
+
+class ACER:
+    """An agent for one environment: learns, acts, is saved and loaded.
+
+    `env` is a Gymnasium id, `module:Class`, or a function that makes an environment. Settings are those of `acer.Config`;
+    what is not given comes from the preset.
+    """
+
+    def __init__(self, env: str | EnvMaker, *, preset: str = "classic", algo: str = "acer", **settings: Any) -> None:
+        name = env if isinstance(env, str) else f"{env.__module__}:{getattr(env, '__qualname__', 'environment')}"
+        config = configuration.defaults(name, is_continuous(env), preset, algo, **settings)
+        self._adopt(Training(config, env))
+
+    def _adopt(self, training: Training) -> None:
+        self._training = training
+        self._rng = np.random.default_rng(np.random.SeedSequence(training.config.seed).spawn(4)[3])
+
+    @property
+    def config(self) -> Config:
+        """The settings, all of them."""
+        return self._training.config
+
+    @property
+    def agent(self) -> Agent:
+        """Networks and spaces."""
+        return self._training.agent
+
+    @property
+    def steps(self) -> int:
+        """Environment steps learnt from so far."""
+        return self._training.steps
+
+    def learn(
+        self,
+        steps: int | None = None,
+        *,
+        out: str | Path | None = None,
+        callbacks: Sequence[Callback] = (),
+        progress: bool = False,
+    ) -> Self:
+        """Trains for `steps` more steps (by default to `config.steps`); with `out`, logs and checkpoints go there."""
+        training = self._training
+        if steps is not None:
+            training.set_config(extend(self.config, self.steps + steps))
+        training.callbacks = callbacks
+        if out is not None:
+            claim(Path(out), training.config)
+            training.directory = Path(out)
+        training.stopping = False
+        training.run(shown=progress)
+        return self
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[NDArray[Any], ...] | None = None,
+        episode_start: NDArray[np.bool_] | None = None,
+        deterministic: bool = False,
+    ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
+        """Actions for one observation or a batch of them, as the environment takes them. The policy has no memory: `state` is
+        handed back, `episode_start` is of no use."""
+        agent = self._training.agent
+        one = agent.observation.holds(observation)
+        if one:
+            x = agent.observation.encode_one(observation)
+        else:
+            first = observation
+            while isinstance(first, dict | tuple):
+                first = next(iter(first.values())) if isinstance(first, dict) else first[0]
+            x = agent.observation.encode(observation, len(first))
+        noise = None if deterministic else agent.distribution.noise(self._rng, (len(x),))
+        actions = agent.action.decode(agent.act(x, noise)[0])
+        return (actions[0] if one else actions), state
+
+    def evaluate(self, episodes: int = 20, deterministic: bool = True, seed: int | None = None) -> Evaluation:
+        """Plays episodes in environments of its own; without a seed each call has new ones."""
+        seeds = None if seed is None else np.random.SeedSequence(seed)
+        return self._training.evaluate(episodes, deterministic, seeds)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the model (safetensors and JSON) as a directory; only a directory that is a saved model is replaced."""
+        path = Path(path)
+        if path.exists() and not (path / checkpoint.STATE).is_file():
+            raise CheckpointError(f"{path} exists and is not a saved model; choose another path")
+        path.absolute().parent.mkdir(parents=True, exist_ok=True)
+        checkpoint.write(path, self._training.tensors(), self._training.state())
+
+    @classmethod
+    def load(cls, path: str | Path, env: str | EnvMaker | None = None, resume: bool = False) -> Self:
+        """A saved model, or the latest checkpoint of a run. With `resume` the replay memory and all counters come along, so that
+        `learn` goes on where the run stopped; otherwise `learn` begins anew from the saved parameters."""
+        where = checkpoint.find(Path(path))
+        model = cls.__new__(cls)
+        if resume:
+            if not (where / checkpoint.REPLAY).is_file():
+                raise CheckpointError(f"{where} is a model without its run: load it without resume")
+            model._adopt(Training.resume(where, env))
+        else:
+            state = checkpoint.read_state(where)
+            training = Training(config_of(where, state), env)
+            training.load_model(where, state)
+            model._adopt(training)
+        return model
+
+    def close(self) -> None:
+        """Ends the environments."""
+        self._training.close()
+
+
+def is_continuous(env: str | EnvMaker) -> bool:
+    """Which kind of action the environment takes."""
+    one = make_one(env)
+    try:
+        return ActionSpec(one.action_space).continuous
+    finally:
+        one.close()
+
+
+def claim(directory: Path, config: Config) -> None:
+    """Takes an output directory for a new run; one that is in use is never overwritten."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        run = (directory / "config.json").is_file()
+        hint = f"; to go on with it: acer resume {directory}" if run else ""
+        raise SettingsError(f"{directory} exists and is not empty: choose another --out{hint}")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "config.json").write_text(configuration.to_json(config))
+    except OSError as error:
+        raise SettingsError(f"cannot write to {directory}: {error.strerror}; choose another --out") from None
+

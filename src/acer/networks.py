@@ -1,0 +1,197 @@
+"""Networks: from observations to the policy's output and the critic's estimates.
+
+The policy's path from x to φ comes first among the parameters, so that the average network θ_a is a prefix of θ. Heads are
+called by `update` in the paper's order; none of them knows which algorithm it serves.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+CriticKind = Literal["action-values", "state-value", "stochastic-dueling", "separate"]
+Activation = Literal["relu", "tanh"]
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Everything that decides the network's shape."""
+
+    observation: tuple[int, ...]  # shape of one observation: (n,) or channels-first (c, h, w)
+    pixels: bool  # observations are bytes, divided by 255
+    outputs: int  # size of φ
+    action_dimensions: int  # d, for critics that take an action
+    critic: CriticKind
+    hidden: tuple[int, ...]
+    advantage_hidden: int
+    activation: Activation = "relu"
+    convolutional: bool = False
+    shared_torso: bool = True
+    layer_norm: bool = False
+
+
+class Encoder(nn.Module):
+    """Raw observations to numbers of about unit size: bytes / 255, or (x − mean) / deviation within ±10."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        self.pixels = architecture.pixels
+        self.normalizes = False
+        self.register_buffer("mean", torch.zeros(architecture.observation))
+        self.register_buffer("deviation", torch.ones(architecture.observation))
+
+    def set_statistics(self, mean: Tensor, deviation: Tensor) -> None:
+        self.mean.copy_(mean)
+        self.deviation.copy_(deviation)
+        self.normalizes = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.to(self.mean.dtype)
+        if self.pixels:
+            return x / 255
+        if self.normalizes:
+            return ((x - self.mean) / self.deviation).clamp(-10, 10)
+        return x
+
+
+def _layers(sizes: tuple[int, ...], activation: Activation, layer_norm: bool) -> list[nn.Module]:
+    layers: list[nn.Module] = []
+    for size_in, size_out in zip(sizes[:-1], sizes[1:], strict=True):
+        layers.append(nn.Linear(size_in, size_out))
+        if layer_norm:
+            layers.append(nn.LayerNorm(size_out))
+        layers.append(ACTIVATIONS[activation]())
+    return layers
+
+
+class MLP(nn.Module):
+    """Fully connected torso for vectors."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        inputs = int(torch.Size(architecture.observation).numel())
+        self.inputs = inputs
+        self.features = architecture.hidden[-1] if architecture.hidden else inputs
+        self.layers = nn.Sequential(*_layers((inputs, *architecture.hidden), architecture.activation, architecture.layer_norm))
+        self.flatten = len(architecture.observation) != 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.flatten:
+            x = x.reshape(*x.shape[:-3], self.inputs) if x.dim() > 3 else x.reshape(self.inputs)
+        return self.layers(x)  # type: ignore[no-any-return]
+
+
+class ConvNet(nn.Module):
+    """The paper's torso for images (Section 4): 32 8×8/4, 64 4×4/2, 64 3×3/1, then fully connected."""
+
+    SMALLEST = 36  # pixels a side that leave something after the third convolution
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        channels, height, width = architecture.observation
+        activation = ACTIVATIONS[architecture.activation]
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(channels, 32, 8, 4), activation(),
+            nn.Conv2d(32, 64, 4, 2), activation(),
+            nn.Conv2d(64, 64, 3, 1), activation(),
+            nn.Flatten(),
+        )  # fmt: skip
+        with torch.no_grad():
+            size = self.convolutions(torch.zeros(1, channels, height, width)).shape[1]
+        self.features = architecture.hidden[-1]
+        self.layers = nn.Sequential(*_layers((size, *architecture.hidden), architecture.activation, architecture.layer_norm))
+
+    def forward(self, x: Tensor) -> Tensor:
+        leading = x.shape[:-3]
+        features = self.layers(self.convolutions(x.reshape(-1, *x.shape[-3:])))
+        return features.reshape(*leading, self.features)  # type: ignore[no-any-return]
+
+
+class ActionHead(nn.Module):
+    """One number for a state's features and an action: A(x, a) of the dueling network, or Q(x, a) of the ablation."""
+
+    def __init__(self, features: int, dimensions: int, hidden: int, activation: Activation) -> None:
+        super().__init__()
+        self.from_features = nn.Linear(features, hidden)
+        self.from_action = nn.Linear(dimensions, hidden, bias=False)
+        self.activation = ACTIVATIONS[activation]()
+        self.output = nn.Linear(hidden, 1)
+
+    def forward(self, features: Tensor, actions: Tensor) -> Tensor:
+        """features: […, n]. actions: [m, …, d], m actions for each state. Result: [m, …]."""
+        hidden = self.activation(self.from_features(features) + self.from_action(actions))
+        return self.output(hidden).squeeze(-1)  # type: ignore[no-any-return]
+
+
+def _torso(architecture: Architecture) -> MLP | ConvNet:
+    return ConvNet(architecture) if architecture.convolutional else MLP(architecture)
+
+
+class Policy(nn.Module):
+    """The policy's path: torso and linear head. φ_θ and φ_θa are two of these."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        self.torso = _torso(architecture)
+        self.head = nn.Linear(self.torso.features, architecture.outputs)
+        with torch.no_grad():  # ours: begin near the uniform policy, or near the middle of the action's range
+            self.head.weight.mul_(0.01)
+            self.head.bias.zero_()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Encoded x […, n] to output […, φ] and the torso's features."""
+        features = self.torso(x)
+        return self.head(features), features
+
+
+class Network(nn.Module):
+    """θ and θ_v: the policy's path, then whatever the critic adds to it.
+
+    With a shared torso the critic's heads read the policy's features and train them; otherwise they read a torso of their own.
+    """
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        self.architecture = architecture
+        self.encoder = Encoder(architecture)
+        self.policy = Policy(architecture)
+        self.critic_torso = None if architecture.shared_torso else _torso(architecture)
+        features = self.policy.torso.features
+
+        kind = architecture.critic
+        head = (features, architecture.action_dimensions, architecture.advantage_hidden, architecture.activation)
+        self.q_head = nn.Linear(features, architecture.outputs) if kind == "action-values" else None
+        self.v_head = nn.Linear(features, 1) if kind != "action-values" else None
+        self.advantage_head = ActionHead(*head) if kind == "stochastic-dueling" else None
+        self.q_torso = _torso(architecture) if kind == "separate" else None
+        self.q_action_head = ActionHead(*head) if kind == "separate" else None
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Encoded x to the policy's output, and the features that the critic's heads take."""
+        output, features = self.policy(x)
+        return output, features if self.critic_torso is None else self.critic_torso(x)
+
+    def action_values(self, features: Tensor) -> Tensor:
+        """Q(x, ·) […, actions]."""
+        assert self.q_head is not None
+        return self.q_head(features)  # type: ignore[no-any-return]
+
+    def state_value(self, features: Tensor) -> Tensor:
+        """V(x) […]."""
+        assert self.v_head is not None
+        return self.v_head(features).squeeze(-1)  # type: ignore[no-any-return]
+
+    def advantages(self, features: Tensor, actions: Tensor) -> Tensor:
+        """A(x, a) [m, …] for actions [m, …, d]."""
+        assert self.advantage_head is not None
+        return self.advantage_head(features, actions)  # type: ignore[no-any-return]
+
+    def separate_values(self, x: Tensor, actions: Tensor) -> Tensor:
+        """Q(x, a) [m, …] by the network that shares nothing with the others (Appendix E.4), for encoded x."""
+        assert self.q_torso is not None and self.q_action_head is not None
+        return self.q_action_head(self.q_torso(x), actions)  # type: ignore[no-any-return]

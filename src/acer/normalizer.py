@@ -1,0 +1,39 @@
+"""Running mean and deviation of vector observations."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Moments:
+    """Count, mean and variance over everything seen, merged batch by batch (Chan et al.)."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.count = 0.0
+        self.mean = np.zeros(shape)
+        self.variance = np.ones(shape)
+
+    def add(self, values: NDArray[Any]) -> None:
+        """values: [N, *shape]."""
+        count = len(values)
+        if count == 0:
+            return
+        mean, variance = values.mean(0, dtype=np.float64), values.var(0, dtype=np.float64)
+        total = self.count + count
+        shift = mean - self.mean
+        squares = self.variance * self.count + variance * count + shift**2 * (self.count * count / total)
+        self.mean = self.mean + shift * (count / total)
+        self.variance = squares / total
+        self.count = total
+
+    @property
+    def deviation(self) -> NDArray[np.float64]:
+        """At least 1e-3: a constant entry stays at 0 instead of being blown up."""
+        return np.maximum(np.sqrt(self.variance), 1e-3)
+
+    def state(self) -> dict[str, NDArray[np.float64]]:
+        return {"count": np.array(self.count), "mean": self.mean, "variance": self.variance}
+
+    def restore(self, state: dict[str, NDArray[np.float64]]) -> None:
+        self.count, self.mean, self.variance = float(state["count"]), state["mean"], state["variance"]

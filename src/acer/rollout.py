@@ -1,0 +1,78 @@
+"""Rollout: from stepping environments to trajectories (contracts 1, 2 and 5 of the design).
+
+Time-major, `[T, B, …]`. Nothing downstream sees termination flags, only `discounts` and `live`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acer.envs import EnvBatch
+
+Act = Callable[[NDArray[Any]], tuple[NDArray[Any], NDArray[np.float32]]]
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """k transitions of B environments, with the behaviour's whole statistics. Observations and rewards are raw."""
+
+    observations: NDArray[Any]  # x_0 … x_k            [T+1, B, …]
+    actions: NDArray[Any]  # a_t, unclipped             [T, B] or [T, B, d]
+    rewards: NDArray[np.float32]  # r_t                 [T, B]
+    discounts: NDArray[np.float32]  # γ, 0 where the return ends  [T, B]
+    live: NDArray[np.bool_]  # False at dead steps      [T, B]
+    mu: NDArray[np.float32]  # statistics of μ(·|x_t)   [T, B, n]
+
+    def select(self, which: slice) -> "Trajectory":
+        """Some of the B trajectories."""
+        return Trajectory(*(getattr(self, name)[:, which] for name in FIELDS))
+
+
+FIELDS = tuple(Trajectory.__dataclass_fields__)
+
+
+@dataclass
+class Rollout:
+    """Steps a batch of environments with a policy, k steps at a time; episodes go on from one trajectory to the next."""
+
+    env: EnvBatch
+    length: int
+    gamma: float
+    seeds: list[int]
+    observations: NDArray[Any] = field(init=False)  # where the environments stand
+    alive: NDArray[np.bool_] = field(init=False)  # False: the next step is dead
+    returns: NDArray[np.float64] = field(init=False)  # raw return of each unfinished episode
+    lengths: NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Begins new episodes everywhere."""
+        self.observations = self.env.reset(self.seeds).copy()
+        self.alive = np.ones(self.env.count, np.bool_)
+        self.returns = np.zeros(self.env.count)
+        self.lengths = np.zeros(self.env.count, np.int64)
+
+    def collect(self, act: Act) -> tuple[Trajectory, list[tuple[float, int]]]:
+        """Acts for k steps. Also gives the return and length of each episode that ended meanwhile."""
+        steps: list[tuple[NDArray[Any], ...]] = []
+        finished: list[tuple[float, int]] = []
+        x = self.observations
+        for _ in range(self.length):
+            actions, mu = act(x)
+            step = self.env.step(actions)
+            discounts = np.where(step.ends_return | ~self.alive, np.float32(0), np.float32(self.gamma))
+            steps.append((x, actions, step.rewards, discounts, self.alive, mu))
+            self.returns += step.rewards
+            self.lengths += self.alive
+            for i in np.flatnonzero(step.ends_episode):
+                finished.append((float(self.returns[i]), int(self.lengths[i])))
+                self.returns[i], self.lengths[i] = 0.0, 0
+            x, self.alive = step.observations.copy(), ~step.ends_episode
+        self.observations = x
+        first, *rest = (np.stack(column) for column in zip(*steps, strict=True))
+        return Trajectory(np.concatenate((first, x[None])), *rest), finished

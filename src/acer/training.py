@@ -1,0 +1,296 @@
+"""Training: runs an actor-learner, logs, evaluates and saves."""
+
+import json
+import platform
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from acer import checkpoint, config as configuration
+from acer.actor_learner import ActorLearner, Agent, Report
+from acer.callbacks import Callback
+from acer.config import Config
+from acer.display import Display
+from acer.envs import EnvBatch, make_batch
+from acer.envs.registry import EnvMaker
+from acer.errors import AcerError, CheckpointError
+from acer.evaluation import Evaluation, evaluate
+from acer.logs import EVALUATIONS, PROGRESS, Meter, Table, TensorBoard
+
+EVALUATION_ENVIRONMENTS = 16
+
+
+class Training:
+    """One run. With a directory it keeps logs and checkpoints there; without one it only learns."""
+
+    def __init__(
+        self, config: Config, env: str | EnvMaker | None = None, directory: Path | None = None, callbacks: Sequence[Callback] = ()
+    ) -> None:
+        self.config, self.directory, self.callbacks = config, directory, callbacks
+        self.env_source: str | EnvMaker = env or config.env
+        self.env = make_batch(self.env_source, config.environments, config.workers)
+        self._evaluation_env: EnvBatch | None = None
+        init, learner, self._evaluation_seeds = np.random.SeedSequence(config.seed).spawn(3)
+        self.agent = Agent(config, self.env.observation, self.env.action, int(init.generate_state(1)[0]))
+        use_threads(config, self.agent)
+        self.learner = ActorLearner(self.agent, self.env, learner)
+        self.learner.on_update = self._updated
+        self.meter = Meter()
+        self.seconds = 0.0  # spent training, over all sessions of the run
+        self.evaluations = 0
+        self.stopping = False
+        self._checkpointed = 0
+
+    @property
+    def steps(self) -> int:
+        """Environment steps done."""
+        return self.learner.steps
+
+    def set_config(self, config: Config) -> None:
+        """Another number of steps for the same run."""
+        self.config = self.learner.config = config
+
+    @classmethod
+    def resume(
+        cls, path: Path, env: str | EnvMaker | None = None, directory: Path | None = None, callbacks: Sequence[Callback] = ()
+    ) -> Self:
+        """A run as its checkpoint left it; its environments begin new episodes."""
+        where = checkpoint.find(path)
+        state = checkpoint.read_state(where)
+        training = cls(config_of(where, state), env, directory, callbacks)
+        training.load(where, state)
+        return training
+
+    def run(self, shown: bool = False) -> None:
+        """Trains until `config.steps`, or until asked to stop; saves at the end, however it comes."""
+        began, before = time.perf_counter(), self.seconds
+        with _Logs(self) as logs, _stop_on_signals(self), Display(
+            self.config.env, self.config.steps, self.steps, shown
+        ) as display:  # fmt: skip
+            last_row, last_time = self.steps, began
+            try:
+                while self.steps < self.config.steps and not self.stopping:
+                    report = self.learner.iterate()
+                    now = time.perf_counter()
+                    self.seconds = before + now - began
+                    self.meter.add(report)
+                    self._rolled_out(report)
+                    done = self.steps >= self.config.steps or self.stopping
+                    if self.steps - last_row >= self.config.log_every or done:
+                        row = self._row(now - last_time)
+                        logs.progress(row)
+                        display.show(self.steps, self.meter.return_mean, row["steps_per_second"])
+                        last_row, last_time = self.steps, now
+                    if _due(self.config.eval_every, self.steps, report.steps) or self.steps >= self.config.steps:
+                        result = self.evaluate(self.config.eval_episodes)
+                        logs.evaluation(self._evaluation_row(result))
+                        display.say(f"{self.steps:>12,} steps  evaluation {result.mean:,.1f} ± {result.std:,.1f}")
+                    if _due(self.config.checkpoint_every, self.steps, report.steps):
+                        self.checkpoint()
+            finally:
+                # An environment that fails has discarded its half-written trajectory: what is here is whole.
+                if self._checkpointed < self.steps:
+                    self.checkpoint()
+
+    def evaluate(self, episodes: int, deterministic: bool = True, seeds: np.random.SeedSequence | None = None) -> Evaluation:
+        """Plays in environments of its own, on seeds of its own."""
+        count = min(episodes, EVALUATION_ENVIRONMENTS)
+        if self._evaluation_env is None or self._evaluation_env.count != count:
+            self._evaluation_env = make_batch(self.env_source, count, self.config.workers)
+        if seeds is None:
+            root = self._evaluation_seeds
+            seeds = np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, self.evaluations))
+            self.evaluations += 1
+        result = evaluate(self.agent, self._evaluation_env, episodes, seeds, deterministic)
+        for callback in self.callbacks:
+            if callback.on_evaluation(self, result) is False:
+                self.stopping = True
+        return result
+
+    def close(self) -> None:
+        """Ends the environments."""
+        self.env.close()
+        if self._evaluation_env is not None:
+            self._evaluation_env.close()
+
+    # ------------------------------------------------------------------ saving
+
+    def tensors(self) -> dict[str, Tensor]:
+        """θ, θ_a and the mean of squares, by parameter; views, not copies."""
+        home, network = self.agent.home, self.agent.network
+        named = {f"theta.{name}": p.data for name, p in network.named_parameters()}
+        named |= {f"average.{name}": p.data for name, p in self.agent.average.named_parameters()}
+        start = 0
+        for name, p in network.named_parameters():
+            named[f"square.{name}"] = home.square[start : start + p.numel()].view_as(p)
+            start += p.numel()
+        if self.agent.moments is not None:
+            named |= {f"moments.{name}": torch.from_numpy(np.atleast_1d(v)) for name, v in self.agent.moments.state().items()}
+        return named
+
+    def state(self) -> dict[str, Any]:
+        """Everything that is neither tensor nor replay."""
+        return {
+            "config": json.loads(configuration.to_json(self.config)),
+            "spaces": self._spaces(),
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "evaluations": self.evaluations,
+            "skipped_updates": self.learner.skipped,
+            "meter": self.meter.state(),
+            "random_streams": {name: rng.bit_generator.state for name, rng in self.learner.rngs.items()},
+            "versions": {"acer": version("acer"), "torch": torch.__version__, "numpy": np.__version__,
+                         "gymnasium": version("gymnasium"), "python": platform.python_version()},
+        }  # fmt: skip
+
+    def checkpoint(self) -> None:
+        """Saves the whole run into its directory."""
+        if self.directory is not None:
+            root = self.directory / "checkpoints"
+            root.mkdir(parents=True, exist_ok=True)
+            replay = self.learner.replay.state()
+            checkpoint.write_numbered(root, self.steps, self.tensors(), self.state(), replay, self.config.keep_checkpoints)
+        self._checkpointed = self.steps
+
+    def load(self, where: Path, state: dict[str, Any]) -> None:
+        """Takes over learner, counters and, where the checkpoint has it, replay."""
+        self.load_model(where, state)
+        try:
+            self.learner.steps = self._checkpointed = int(state["steps"])
+            self.learner.skipped = int(state["skipped_updates"])
+            self.seconds, self.evaluations = float(state["seconds"]), int(state["evaluations"])
+            self.meter.restore(state["meter"])
+            for name, rng in self.learner.rngs.items():
+                rng.bit_generator.state = state["random_streams"][name]
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{where / checkpoint.STATE} is damaged: {error!r}") from None
+        if (where / checkpoint.REPLAY).exists():
+            self.learner.replay.restore(checkpoint.read_replay(where))
+
+    def load_model(self, where: Path, state: dict[str, Any]) -> None:
+        """Takes over the parameters only."""
+        if state.get("spaces") != self._spaces():
+            raise CheckpointError(
+                f"{where} was made for another environment ({state.get('spaces')}); {self.config.env} has {self._spaces()}"
+            )
+        tensors = self.tensors()
+        for name, value in checkpoint.read_tensors(where, tensors).items():
+            tensors[name].copy_(value)
+        if self.agent.moments is not None:
+            moments = {name: tensors[f"moments.{name}"].numpy() for name in ("mean", "variance")}
+            self.agent.moments.restore({"count": tensors["moments.count"].numpy()[0], **moments})
+            self.agent.use_moments()
+
+    def _spaces(self) -> dict[str, Any]:
+        kind = "continuous" if self.env.action.continuous else "discrete"
+        return {"observation": list(self.env.observation.shape), "actions": kind, "size": self.env.action.size}
+
+    # ------------------------------------------------------------------ moments of the run
+
+    def _row(self, seconds: float) -> dict[str, Any]:
+        return {
+            "steps": self.steps, "seconds": self.seconds, **self.meter.row(seconds),
+            "learning_rate": self.learner.rate(), "skipped_updates": self.learner.skipped,
+        }  # fmt: skip
+
+    def _evaluation_row(self, result: Evaluation) -> dict[str, Any]:
+        return {
+            "steps": self.steps, "seconds": self.seconds, "episodes": len(result.returns), "return_mean": result.mean,
+            "return_std": result.std, "return_min": min(result.returns), "return_max": max(result.returns),
+            "length_mean": float(np.mean(result.lengths)), "policy": "mode" if result.deterministic else "sampled",
+        }  # fmt: skip
+
+    def _rolled_out(self, report: Report) -> None:
+        for callback in self.callbacks:
+            if callback.on_rollout(self, report) is False:
+                self.stopping = True
+
+    def _updated(self, diagnostics: dict[str, float]) -> None:
+        for callback in self.callbacks:
+            if callback.on_update(self, diagnostics) is False:
+                self.stopping = True
+
+
+def config_of(where: Path, state: dict[str, Any]) -> Config:
+    """The configuration that a checkpoint was made with."""
+    try:
+        return configuration.from_dict(state["config"])
+    except (AcerError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{where / checkpoint.STATE} has no usable configuration: {error}") from None
+
+
+def use_threads(config: Config, agent: Agent) -> None:
+    """Small networks are slower with more threads: the work of one operation is less than handing it over."""
+    import os
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    torch.set_num_threads(config.threads or (cores if agent.architecture.convolutional else 1))
+
+
+def extend(config: Config, steps: int) -> Config:
+    """The same run, to another number of steps."""
+    return configuration.validate(replace(config, steps=steps))
+
+
+def _due(every: int, steps: int, new: int) -> bool:
+    """Whether a multiple of `every` lies among the last `new` steps."""
+    return bool(every) and steps // every > (steps - new) // every
+
+
+class _Logs:
+    """The run's files, if it has a directory."""
+
+    def __init__(self, training: Training) -> None:
+        self._directory, self._from = training.directory, training.steps
+
+    def __enter__(self) -> Self:
+        if self._directory is not None:
+            self._progress = Table(self._directory / "progress.csv", PROGRESS, self._from)
+            self._evaluations = Table(self._directory / "eval.csv", EVALUATIONS, self._from)
+            self._board = TensorBoard(self._directory / "tensorboard", self._from)
+        return self
+
+    def progress(self, row: dict[str, Any]) -> None:
+        if self._directory is not None:
+            self._progress.add(row)
+            self._board.add("train", row)
+
+    def evaluation(self, row: dict[str, Any]) -> None:
+        if self._directory is not None:
+            self._evaluations.add(row)
+            self._board.add("eval", row)
+
+    def __exit__(self, *_: object) -> None:
+        if self._directory is not None:
+            self._board.close()
+
+
+@contextmanager
+def _stop_on_signals(training: Training) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the run after the current iteration; a second one ends it at once."""
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if training.stopping:
+            raise KeyboardInterrupt
+        training.stopping = True
+
+    try:
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not in the main thread: whoever runs us there handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,208 @@
+"""The update: Algorithms 2 and 3, and the paper's baselines, from one body.
+
+`update` computes what every method needs, asks the method for its estimate (policy gradient with respect to φ, errors of the
+critic), applies the trust region to each step, and sends the result back through the network. The estimates follow below
+it; each is the part of the pseudo-code that its algorithm does not share with the others.
+
+Shapes: trajectories are time-major [T, B, …], observations and what is computed from them have T+1 entries.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from acer import gradients, returns
+from acer.distributions import Categorical, Gaussian
+from acer.networks import Network, Policy
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Trajectories as tensors, rewards as the learner sees them (scaled or clipped)."""
+
+    observations: Tensor  # [T+1, B, …]
+    actions: Tensor  # [T, B] or [T, B, d]
+    rewards: Tensor  # [T, B]
+    discounts: Tensor  # [T, B]
+    live: Tensor  # [T, B]
+    mu: Tensor  # [T, B, n]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the networks say of a batch: φ_θ'(x_i), the critic's features, ρ_i, and the samples' noise."""
+
+    x: Tensor  # encoded observations [T+1, B, …]
+    features: Tensor  # [T+1, B, …]
+    phi: Tensor  # [T+1, B, n], no gradient
+    log_pi: Tensor  # log f(a_i|φ_θ'(x_i)) [T, B]
+    log_rho: Tensor  # [T, B]
+    noise: Tensor  # [1 + n, T, B, d] for a' and u_1 … u_n; empty for discrete actions
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a method makes of a batch."""
+
+    policy: Tensor  # g_i, ascent direction with respect to φ [T, B, n]
+    critic: list[tuple[Tensor, Tensor]]  # outputs of the critic […, T, B] with the ascent direction of each
+    target: Tensor  # what the critic should have said [T, B]
+    predicted: Tensor  # what it said [T, B]
+
+
+Constraint = Callable[[Tensor, Tensor], Tensor]
+"""(g, k) to z."""
+
+Returns = Callable[[Batch, Tensor, Tensor, Seen], tuple[Tensor, Tensor]]
+"""(batch, V [T+1, B], Q(x, a) [T, B], seen) to the critic's target Q^ret and the policy's return (Q^ret or Q^opc)."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One algorithm: choices among the pure functions, and the constants that they take."""
+
+    distribution: Categorical | Gaussian
+    estimate: Callable[["Method", Network, Batch, Seen], Estimate]
+    constrain: Constraint
+    returns: Returns | None = None  # for methods with a Q
+    weight: Callable[[Batch, Seen], Tensor] | None = None  # for methods with only a V
+    c: float = 10.0
+    sdn_samples: int = 0
+    entropy_weight: float = 0.0
+    critic_weight: float = 1.0
+
+    def noise(self, rng: np.random.Generator, length: int, count: int) -> Tensor:
+        """Noise for a' and u_1 … u_n at every step; discrete actions need none."""
+        if isinstance(self.distribution, Categorical) or self.returns is None:
+            return torch.empty(0)
+        return self.distribution.noise(rng, (1 + self.sdn_samples, length, count))
+
+
+def update(network: Network, average: Policy, batch: Batch, method: Method, noise: Tensor) -> dict[str, Tensor]:
+    """Accumulates dθ and dθ_v of one batch into the network's gradients, for *descent*; returns diagnostics.
+
+    Sum over time and mean over the B trajectories, as the paper accumulates; dead steps contribute 0.
+    """
+    f, live = method.distribution, batch.live
+
+    # Compute f(·|φ_θ'(x_i)), f(·|φ_θa(x_i)) and ρ_i.
+    with torch.no_grad():
+        x = network.encoder(batch.observations)
+        phi_a = f.statistics(average(x[:-1])[0])
+    output, features = network(x)
+    with torch.no_grad():
+        phi = f.statistics(output)
+        log_pi = f.log_prob(phi[:-1], batch.actions)
+        log_rho = log_pi - f.log_prob(batch.mu, batch.actions)
+
+    # Returns, policy gradient g with respect to φ, errors of the critic.
+    estimate = method.estimate(method, network, batch, Seen(x, features, phi, log_pi, log_rho, noise))
+
+    with torch.no_grad():
+        phi = phi[:-1]
+        g = estimate.policy
+        if method.entropy_weight:
+            g = g + method.entropy_weight * f.entropy_gradient(phi)
+
+        # Trust region: z* per step, before any averaging.
+        k = f.kl_gradient(phi_a, phi)
+        z = method.constrain(g, k)
+
+        # dθ ← dθ + ∂φ/∂θ z*, and dθ_v, as messages to the outputs of the network.
+        share = live / -live.shape[1]
+        to_policy = f.pullback(phi, z) * share.unsqueeze(-1)
+        to_critic = [direction * (share * method.critic_weight) for _, direction in estimate.critic]
+    torch.autograd.backward([output[:-1], *(predicted for predicted, _ in estimate.critic)], [to_policy, *to_critic])
+    return diagnostics(method, batch, estimate, phi, phi_a, g, z, log_rho)
+
+
+def acer_discrete(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
+    """Algorithm 2, with Q(x_i, a) inside the correction's sum as in Equation 9."""
+    assert isinstance(method.distribution, Categorical) and method.returns is not None
+    q = network.action_values(seen.features)
+    q_taken = q[:-1].gather(-1, batch.actions.unsqueeze(-1)).squeeze(-1)
+    with torch.no_grad():
+        v = (seen.phi.exp() * q).sum(-1)
+        q_ret, q_policy = method.returns(batch, v, q_taken, seen)
+        g = gradients.acer_categorical(
+            method.distribution, seen.phi[:-1], batch.mu, batch.actions, q[:-1], v[:-1], q_policy, method.c
+        )
+    return Estimate(g, [(q_taken, q_ret - q_taken.detach())], q_ret, q_taken.detach())
+
+
+def acer_continuous(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
+    """Algorithm 3: stochastic dueling network, Q^opc for the policy, Q^ret and V^target for the critic."""
+    f, phi = method.distribution, seen.phi[:-1]
+    assert isinstance(f, Gaussian) and method.returns is not None
+    with torch.no_grad():
+        samples = f.sample(phi, seen.noise)  # a', u_1 … u_n: constants, so that no gradient of the critic reaches π
+    v = network.state_value(seen.features)
+    advantages = network.advantages(seen.features[:-1], torch.cat((batch.actions.unsqueeze(0), samples)))
+    with torch.no_grad():
+        q, q_sampled = v[:-1] + advantages[:2] - advantages[2:].mean(0)
+        q_ret, q_opc = method.returns(batch, v, q, seen)
+        g = gradients.acer_gaussian(f, phi, batch.mu, batch.actions, samples[0], q_sampled, v[:-1], q_opc, method.c)
+        # (Q^ret − Q̃) ∇Q̃ reaches V, A(a) and each A(u_i); min{1, ρ} (Q^ret − Q̃) ∇V is the step towards V^target.
+        error = q_ret - q
+        to_v = error + gradients.truncated_weight(seen.log_rho, 1.0) * error
+        to_u = (-error / method.sdn_samples).expand(method.sdn_samples, *error.shape)
+        to_advantages = torch.cat((error.unsqueeze(0), torch.zeros_like(error).unsqueeze(0), to_u))
+    return Estimate(g, [(v[:-1], to_v), (advantages, to_advantages)], q_ret, q)
+
+
+def acer_separate(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
+    """Algorithm 3 without stochastic dueling: V and Q are separate networks, V learns by ρ (Q^ret − V) ∇V (Appendix E.4)."""
+    f, phi = method.distribution, seen.phi[:-1]
+    assert isinstance(f, Gaussian) and method.returns is not None
+    with torch.no_grad():
+        sampled = f.sample(phi, seen.noise)
+    v = network.state_value(seen.features)
+    qs = network.separate_values(seen.x[:-1], torch.cat((batch.actions.unsqueeze(0), sampled)))
+    with torch.no_grad():
+        q, q_sampled = qs
+        q_ret, q_opc = method.returns(batch, v, q, seen)
+        g = gradients.acer_gaussian(f, phi, batch.mu, batch.actions, sampled[0], q_sampled, v[:-1], q_opc, method.c)
+        to_v = returns.importance_weight(seen.log_rho) * (q_ret - v[:-1])
+        to_q = torch.stack((q_ret - q, torch.zeros_like(q)))
+    return Estimate(g, [(v[:-1], to_v), (qs, to_q)], q_ret, q)
+
+
+def actor_critic(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
+    """A3C (Equation 2) with weight 1, TIS (Appendix E.2) with weight min{5, Π ρ}: one error for policy and value."""
+    assert method.weight is not None
+    v = network.state_value(seen.features)
+    with torch.no_grad():
+        target = returns.k_step(batch.rewards, batch.discounts, batch.live, v)
+        error = method.weight(batch, seen) * (target - v[:-1])
+        g = gradients.weighted_score(method.distribution, seen.phi[:-1], batch.actions, error)
+    return Estimate(g, [(v[:-1], error)], target, v[:-1].detach())
+
+
+@torch.no_grad()
+def diagnostics(
+    method: Method, batch: Batch, estimate: Estimate, phi: Tensor, phi_a: Tensor, g: Tensor, z: Tensor, log_rho: Tensor
+) -> dict[str, Tensor]:
+    """Means over live steps that tell whether the learner is well; see the table in the documentation."""
+    f = method.distribution
+    weights = batch.live / batch.live.sum().clamp(min=1)
+
+    def mean(values: Tensor) -> Tensor:
+        return (values * weights).sum()
+
+    # The projection counts where the gradient of the *parameters* changed: pulled back, what it took away may vanish.
+    before = f.pullback(phi, g).square().sum(-1)
+    change = f.pullback(phi, g - z).square().sum(-1)
+    error = (estimate.target - estimate.predicted) * batch.live
+    spread = estimate.target - mean(estimate.target)
+    return {
+        "trust_region_active": mean((change > 1e-10 * before).to(weights.dtype)),
+        "entropy": mean(f.entropy(phi)),
+        "kl": mean(f.kl(phi_a, phi)),
+        "q_loss": mean(0.5 * error.square()),
+        "rho_above_c": mean((log_rho > np.log(method.c) if method.c > 0 else log_rho > -np.inf).to(weights.dtype)),
+        "trace": mean(returns.truncated_trace(log_rho, f.dimensions)),
+        "explained_variance": 1 - mean(error.square()) / mean(spread.square()).clamp(min=1e-12),
+    }
