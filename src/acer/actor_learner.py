@@ -54,7 +54,9 @@ class Agent:
     def use_moments(self) -> None:
         """Hands the running normalisation to the network."""
         if self.moments is not None:
-            mean, deviation = (torch.from_numpy(values).float() for values in (self.moments.mean, self.moments.deviation))
+            mean, deviation = (
+                torch.from_numpy(values).float() for values in (self.moments.mean, self.moments.deviation)
+            )
             self.network.encoder.set_statistics(mean, deviation)
 
 
@@ -136,7 +138,10 @@ class ActorLearner:
 
     def _batch(self, trajectory: Trajectory) -> Batch:
         """Tensors on the learner's device, with rewards as the learner sees them."""
-        tensors = {name: torch.from_numpy(np.ascontiguousarray(value)).to(self.agent.device) for name, value in vars(trajectory).items()}
+        tensors = {
+            name: torch.from_numpy(np.ascontiguousarray(value)).to(self.agent.device)
+            for name, value in vars(trajectory).items()
+        }
         rewards = tensors["rewards"] * self.config.reward_scale
         tensors["rewards"] = rewards.clamp(-1, 1) if self.config.clip_rewards else rewards
         return Batch(**tensors)

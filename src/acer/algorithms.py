@@ -1,14 +1,14 @@
 """The paper's comparison set: each name is a choice among the pure functions.
 
-    name              critic              returns            policy gradient             trust region
-    acer (discrete)   Q(x, ·)             Retrace            truncated + exact sum       projection
-    acer (continuous) dueling V, A        Retrace, Q^opc     truncated + one sample      projection
-    no-trust-region   …                   …                  …                           none
-    no-sdn            V and Q apart       …                  …                           …
-    no-retrace        …                   importance         …                           …
-    no-truncation     …                   …                  c = ∞                       …
-    a3c, trust-a3c    V                   k-step             (R − V) ∇ log f             none, projection
-    tis, trust-tis    V                   k-step             min{5, Π ρ} (R − V) ∇ log f none, projection
+name              critic              returns            policy gradient             trust region
+acer (discrete)   Q(x, ·)             Retrace            truncated + exact sum       projection
+acer (continuous) dueling V, A        Retrace, Q^opc     truncated + one sample      projection
+no-trust-region   …                   …                  …                           none
+no-sdn            V and Q apart       …                  …                           …
+no-retrace        …                   importance         …                           …
+no-truncation     …                   …                  c = ∞                       …
+a3c, trust-a3c    V                   k-step             (R − V) ∇ log f             none, projection
+tis, trust-tis    V                   k-step             min{5, Π ρ} (R − V) ∇ log f none, projection
 """
 
 import math
@@ -39,20 +39,24 @@ def method(config: Config, f: Categorical | Gaussian) -> Method:
     """The functions and constants of `config.algo` for this kind of action."""
     continuous = isinstance(f, Gaussian)
     _check_kind(config, continuous)
-    common = {"entropy_weight": config.entropy_weight, "critic_weight": config.critic_weight}
-    constrain = _constraint(config)
+    make = partial(
+        Method,
+        f,
+        constrain=_constraint(config),
+        entropy_weight=config.entropy_weight,
+        critic_weight=config.critic_weight,
+    )
     if config.algo in ("a3c", "trust-a3c"):
-        return Method(f, updates.actor_critic, constrain, weight=_no_weight, c=math.inf, **common)
+        return make(updates.actor_critic, weight=_no_weight, c=math.inf)
     if config.algo in ("tis", "trust-tis"):
         weight = partial(_truncated_product, bound=config.tis_bound)
-        return Method(f, updates.actor_critic, constrain, weight=weight, c=math.inf, **common)
+        return make(updates.actor_critic, weight=weight, c=math.inf)
 
     estimates = {"action-values": updates.acer_discrete, "stochastic-dueling": updates.acer_continuous,
                  "separate": updates.acer_separate}  # fmt: skip
     critic = critic_kind(config, continuous)
     samples = config.sdn_samples if critic == "stochastic-dueling" else 0
-    returns_ = _returns(config, continuous)
-    return Method(f, estimates[critic], constrain, returns_, c=config.truncation, sdn_samples=samples, **common)
+    return make(estimates[critic], returns=_returns(config, continuous), c=config.truncation, sdn_samples=samples)
 
 
 def critic_kind(config: Config, continuous: bool) -> CriticKind:
@@ -68,10 +72,14 @@ def architecture(config: Config, observation: ObservationSpec, action: ActionSpe
     """The network's shape for these spaces."""
     convolutional = config.torso == "conv" or (config.torso == "auto" and observation.is_image)
     if convolutional and not observation.is_image:
-        raise SettingsError(f"--torso conv needs images, but observations have shape {observation.shape}; use --torso mlp")
+        raise SettingsError(
+            f"--torso conv needs images, but observations have shape {observation.shape}; use --torso mlp"
+        )
     if convolutional and min(observation.shape[1:]) < SMALLEST_IMAGE:
         size = "×".join(map(str, observation.shape[1:]))
-        raise SettingsError(f"images of {size} are too small for the convolutions (at least {SMALLEST_IMAGE}); use --torso mlp")
+        raise SettingsError(
+            f"images of {size} are too small for the convolutions (at least {SMALLEST_IMAGE}); use --torso mlp"
+        )
     if config.normalize_observations and observation.is_image:
         raise SettingsError("images are not normalised: leave out --normalize-observations")
     return Architecture(
@@ -91,7 +99,9 @@ def architecture(config: Config, observation: ObservationSpec, action: ActionSpe
 
 def _check_kind(config: Config, continuous: bool) -> None:
     if config.algo == "no-sdn" and not continuous:
-        raise SettingsError("no-sdn removes the stochastic dueling network, which only continuous actions have; use --algo acer")
+        raise SettingsError(
+            "no-sdn removes the stochastic dueling network, which only continuous actions have; use --algo acer"
+        )
     if config.returns == "tree-backup" and continuous:
         raise SettingsError("tree backup needs discrete actions: use --returns retrace")
     if config.entropy_weight and continuous:
@@ -117,9 +127,7 @@ def _returns(config: Config, continuous: bool) -> Returns:
         return q_ret, returns.off_policy_corrected(*steps) if continuous else q_ret
 
     def tree_backup(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
-        q_tree = returns.tree_backup(
-            batch.rewards, batch.discounts, batch.live, values, q, seen.log_pi.exp(), lambda_
-        )
+        q_tree = returns.tree_backup(batch.rewards, batch.discounts, batch.live, values, q, seen.log_pi.exp(), lambda_)
         return q_tree, q_tree
 
     def weighted(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:

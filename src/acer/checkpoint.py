@@ -7,8 +7,8 @@
             replay.safetensors  the replay memory: compressed blocks and plain arrays
             state.json          configuration, spaces, counters, random streams, versions
 
-A checkpoint is written beside its place, flushed, renamed, and only then named in LATEST. A model saved by hand is such a
-directory too, without the replay memory.
+A checkpoint is written beside its place, flushed, renamed, and only then named in LATEST. A model saved by hand is
+such a directory too, without the replay memory.
 """
 
 import json
@@ -33,7 +33,8 @@ MODEL, REPLAY, STATE, LATEST = "model.safetensors", "replay.safetensors", "state
 def write(
     directory: Path, tensors: dict[str, Tensor], state: dict[str, Any], replay: dict[str, NDArray[Any]] | None = None
 ) -> None:
-    """Writes one checkpoint, whole or not at all; an existing one of the same name is replaced only when the new one is complete."""
+    """Writes one checkpoint, whole or not at all; an existing one of the same name is replaced only when the new one
+    is complete."""
     partial = directory.with_name(f".{directory.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -51,7 +52,12 @@ def write(
 
 
 def write_numbered(
-    root: Path, steps: int, tensors: dict[str, Tensor], state: dict[str, Any], replay: dict[str, NDArray[Any]], keep: int
+    root: Path,
+    steps: int,
+    tensors: dict[str, Tensor],
+    state: dict[str, Any],
+    replay: dict[str, NDArray[Any]],
+    keep: int,
 ) -> Path:
     """Writes a run's next checkpoint, names it in LATEST, and removes all but the last `keep`."""
     directory = root / f"{steps:012d}"
@@ -61,7 +67,9 @@ def write_numbered(
     _flush(partial)
     partial.rename(root / LATEST)
     _flush(root)
-    for old in sorted(path for path in root.iterdir() if path.name.isdigit() and path != directory)[: -keep + 1 or None]:
+    for old in sorted(path for path in root.iterdir() if path.name.isdigit() and path != directory)[
+        : -keep + 1 or None
+    ]:
         shutil.rmtree(old)
     return directory
 
@@ -99,11 +107,14 @@ def read_tensors(checkpoint: Path, expected: dict[str, Tensor]) -> dict[str, Ten
     except (OSError, safetensors.SafetensorError) as error:
         raise CheckpointError(f"{checkpoint / MODEL} cannot be read: {error}") from None
     for name in sorted(tensors.keys() ^ expected.keys()):
-        raise CheckpointError(f"{checkpoint / MODEL}: {name} is {'missing' if name in expected else 'not of this network'}")
+        raise CheckpointError(
+            f"{checkpoint / MODEL}: {name} is {'missing' if name in expected else 'not of this network'}"
+        )
     for name, tensor in tensors.items():
         if tensor.shape != expected[name].shape or tensor.dtype != expected[name].dtype:
             raise CheckpointError(
-                f"{checkpoint / MODEL}: {name} has shape {tuple(tensor.shape)}, the network needs {tuple(expected[name].shape)}"
+                f"{checkpoint / MODEL}: {name} has shape {tuple(tensor.shape)}, "
+                f"the network needs {tuple(expected[name].shape)}"
             )
     return tensors
 

@@ -45,7 +45,9 @@ def train(args: list[str]) -> int:
     if wants_help and not given["env"]:
         _parse(TrainFlags, "train", args, TrainFlags(Config()))
     if not given["env"]:
-        raise SettingsError("no environment given; name one, for example: acer train CartPole-v1 (`acer envs` lists all)")
+        raise SettingsError(
+            "no environment given; name one, for example: acer train CartPole-v1 (`acer envs` lists all)"
+        )
 
     from acer.model import claim, is_continuous
     from acer.training import Training
@@ -57,7 +59,10 @@ def train(args: list[str]) -> int:
     training = Training(config)  # before the directory is made: a mistake leaves nothing behind
     claim(out, config)
     training.directory = out
-    _say(f"Training {config.algo} on {config.env} for {config.steps:,} steps (preset {config.preset}, seed {config.seed}) in {out}")
+    _say(
+        f"Training {config.algo} on {config.env} for {config.steps:,} steps "
+        f"(preset {config.preset}, seed {config.seed}) in {out}"
+    )
     return _run(training, out, flags.quiet)
 
 
@@ -84,7 +89,10 @@ def resume(
     if training.steps >= training.config.steps:
         _say(f"{directory} is finished at {training.steps:,} steps; --steps takes it further")
         return 0
-    _say(f"Going on with {training.config.algo} on {training.config.env} from {training.steps:,} to {training.config.steps:,} steps")
+    _say(
+        f"Going on with {training.config.algo} on {training.config.env} "
+        f"from {training.steps:,} to {training.config.steps:,} steps"
+    )
     return _run(training, directory, quiet)
 
 
@@ -118,7 +126,10 @@ def eval_(
         values = {"episodes": episodes, "mean": result.mean, "std": result.std, "returns": result.returns}
         print(json.dumps(values))
     else:
-        print(f"return {result.mean:,.1f} ± {result.std:,.1f}  (least {min(result.returns):,.1f}, most {max(result.returns):,.1f})")
+        print(
+            f"return {result.mean:,.1f} ± {result.std:,.1f}  "
+            f"(least {min(result.returns):,.1f}, most {max(result.returns):,.1f})"
+        )
     return 0
 
 
@@ -231,7 +242,10 @@ def _run(training: "Training", out: Path, quiet: bool) -> int:  # type: ignore[n
     if training.steps < training.config.steps:
         _say(f"Stopped at {training.steps:,} steps, saved. To go on: acer resume {out}")
         return INTERRUPTED
-    print(f"{out}: {training.steps:,} steps in {training.seconds:,.0f} s, return {training.meter.return_mean:,.1f} over the last episodes")
+    print(
+        f"{out}: {training.steps:,} steps in {training.seconds:,.0f} s, "
+        f"return {training.meter.return_mean:,.1f} over the last episodes"
+    )
     return 0
 
 

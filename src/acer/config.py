@@ -1,7 +1,7 @@
 """Settings of a run: one frozen dataclass, three presets, and the names of the paper's comparison set.
 
-Every field is a flag of `acer train`, a keyword of `ACER(…)` and a key of `config.json`. Its sentence ends with its place in
-the paper, or with "ours".
+Every field is a flag of `acer train`, a keyword of `ACER(…)` and a key of `config.json`. Its sentence ends with its
+place in the paper, or with "ours".
 """
 
 import dataclasses
@@ -51,7 +51,8 @@ class Config:
     """Discount γ (Section 4; Appendix E.1)."""
 
     on_policy: bool = True
-    """Whether each new trajectory is learnt from at once (Algorithm 1); continuous ACER learns from replay only (Section 6)."""
+    """Whether each new trajectory is learnt from at once (Algorithm 1); continuous ACER learns from replay only
+    (Section 6)."""
     replay_ratio: float = 4.0
     """Mean of the Poisson number of replays after each new trajectory (0, 1, 4 or 8, Section 4; about 4, Section 6)."""
     replay_capacity: int = 50_000
@@ -64,14 +65,16 @@ class Config:
     trace_lambda: float = 1.0
     """λ of Retrace, tree backup and Degris' returns (1, footnote of Section 3.1)."""
     truncation: float = 10.0
-    """c, where importance weights of the policy gradient are truncated (10 on Atari, Section 4; 5 in control, Section 6)."""
+    """c, where importance weights of the policy gradient are truncated (10 on Atari, Section 4; 5 in control, Section
+    6)."""
     tis_bound: float = 5.0
     """Bound on the product of importance weights in TIS (5, Appendix E.2)."""
 
     trust_region: Literal["projection", "penalty", "none"] = "projection"
     """How the policy is kept near the average policy: projection, or a penalty on the KL divergence (Section 3.3)."""
     delta: float = 1.0
-    """δ, bound of the linearised KL divergence for each step (1 on Atari, Section 4; 0.1 to 2 in control, Section 6)."""
+    """δ, bound of the linearised KL divergence for each step (1 on Atari, Section 4; 0.1 to 2 in control, Section 6).
+"""
     alpha: float = 0.99
     """α, decay of the average policy network (0.99 on Atari, Section 4; 0.995 in control, Section 6)."""
     kl_weight: float = 1.0
@@ -133,7 +136,7 @@ class Config:
     """Checkpoints kept in the run's directory (ours)."""
 
 
-# What each preset changes, for any kind of action and for each kind. Values that the paper fixes are marked in `Config`.
+# What each preset changes, for any kind of action and for each; `Config` says what the paper fixes.
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "classic": {"any": {}, "discrete": {}, "continuous": {}},
     "atari": {
@@ -204,9 +207,11 @@ def validate(config: Config) -> Config:
     need(c.torso != "conv" or bool(c.hidden), "--torso conv needs at least one size in --hidden")
 
     need(c.environments % c.trajectories_per_update == 0,
-         f"--environments {c.environments} must be a multiple of --trajectories-per-update {c.trajectories_per_update}")  # fmt: skip
+         f"--environments {c.environments} must be a multiple of "
+         f"--trajectories-per-update {c.trajectories_per_update}")  # fmt: skip
     need(c.replay_capacity >= c.trajectory_length,
-         f"--replay-capacity {c.replay_capacity} holds no trajectory of --trajectory-length {c.trajectory_length}")  # fmt: skip
+         f"--replay-capacity {c.replay_capacity} holds no trajectory of "
+         f"--trajectory-length {c.trajectory_length}")  # fmt: skip
     need(c.on_policy or c.replay_ratio > 0, "nothing would be learnt with --no-on-policy and --replay-ratio 0")
     capacity = c.environments * (c.replay_capacity // c.trajectory_length) * c.trajectory_length
     need(c.replay_ratio == 0 or c.replay_start < capacity,
@@ -225,7 +230,9 @@ def validate(config: Config) -> Config:
 
 def to_json(config: Config) -> str:
     """The text of config.json; infinities as strings, for JSON has none."""
-    values = {key: str(v) if isinstance(v, float) and math.isinf(v) else v for key, v in dataclasses.asdict(config).items()}
+    values = {
+        key: str(v) if isinstance(v, float) and math.isinf(v) else v for key, v in dataclasses.asdict(config).items()
+    }
     return json.dumps(values, indent=2) + "\n"
 
 

@@ -1,8 +1,8 @@
 """The policy's distribution f(·|φ): all that depends on which f it is.
 
-A distribution is a value without state. The network's *output* becomes the *statistics* φ that are stored with a trajectory;
-`score`, `kl_gradient` and `entropy_gradient` are gradients with respect to φ, and `pullback` carries such a gradient from φ
-to the network's output, where back-propagation takes over.
+A distribution is a value without state. The network's *output* becomes the *statistics* φ that are stored with a
+trajectory; `score`, `kl_gradient` and `entropy_gradient` are gradients with respect to φ, and `pullback` carries such
+a gradient from φ to the network's output, where back-propagation takes over.
 
 Noise is an argument everywhere: who samples owns the random stream.
 """
@@ -64,8 +64,8 @@ class Distribution(Protocol):
 class Categorical:
     """A choice among `actions`; stored as log-probabilities.
 
-    φ is either the probability vector (Section 3.3 of the paper) or the logits. The network's output is the logits in both
-    cases, so `statistic` decides in which coordinates g, k and δ are compared, and what `pullback` has to undo.
+    φ is either the probability vector (Section 3.3 of the paper) or the logits. The network's output is the logits in
+    both cases, so `statistic` decides in which coordinates g, k and δ are compared, and what `pullback` has to undo.
     """
 
     actions: int
@@ -128,7 +128,7 @@ class Categorical:
 
 
 def _floored(log_pi: Tensor) -> Tensor:
-    """π, kept away from 0 so far that the cube of 1/π is finite: kᵀg has the square of it, an advantage comes on top."""
+    """π, kept so far from 0 that the cube of 1/π is finite: kᵀg has its square, an advantage comes on top."""
     return log_pi.exp().clamp(min=torch.finfo(log_pi.dtype).tiny ** (1 / 3))
 
 
@@ -170,7 +170,9 @@ class Gaussian:
         return (phi - phi_a) / self.sigma**2
 
     def entropy(self, phi: Tensor) -> Tensor:
-        return phi.new_full(phi.shape[:-1], self.dimensions * (math.log(self.sigma) + 0.5 * math.log(2 * math.pi * math.e)))
+        return phi.new_full(
+            phi.shape[:-1], self.dimensions * (math.log(self.sigma) + 0.5 * math.log(2 * math.pi * math.e))
+        )
 
     def entropy_gradient(self, phi: Tensor) -> Tensor:
         return torch.zeros_like(phi)

@@ -1,4 +1,5 @@
-"""Errors that a user can mend. The command line prints each as one line and exits with its code; nothing is overwritten."""
+"""Errors that a user can mend. The command line prints each as one line and exits with its code; nothing is
+overwritten."""
 
 
 class AcerError(Exception):

@@ -27,7 +27,9 @@ class Evaluation:
         return float(np.std(self.returns))
 
 
-def evaluate(agent: Agent, env: EnvBatch, episodes: int, seeds: np.random.SeedSequence, deterministic: bool) -> Evaluation:
+def evaluate(
+    agent: Agent, env: EnvBatch, episodes: int, seeds: np.random.SeedSequence, deterministic: bool
+) -> Evaluation:
     """Plays `episodes` episodes. Each environment has its own share of them, so that short ones are not favoured."""
     env_seeds, acting = seeds.spawn(2)
     rng = np.random.default_rng(acting)

@@ -25,7 +25,8 @@ def correction_weight(log_rho: Tensor, c: float) -> Tensor:
 def acer_categorical(
     f: Categorical, phi: Tensor, mu: Tensor, actions: Tensor, q: Tensor, values: Tensor, returns: Tensor, c: float
 ) -> Tensor:
-    """ĝ_t = min{c, ρ_t} ∇_φ log f(a_t|φ) [Q^ret − V] + Σ_a [1 − c/ρ_t(a)]_+ f(a|φ) ∇_φ log f(a|φ) [Q(x_t, a) − V]   (Equation 9).
+    """ĝ_t = min{c, ρ_t} ∇_φ log f(a_t|φ) [Q^ret − V] + Σ_a [1 − c/ρ_t(a)]_+ f(a|φ) ∇_φ log f(a|φ) [Q(x_t, a) − V]
+    (Equation 9).
 
     phi, mu: log-probabilities of π and μ [T, …, A]. q: Q(x_t, ·) [T, …, A]. actions: [T, …]. The sum over a is exact.
     """
@@ -47,7 +48,8 @@ def acer_gaussian(
     returns: Tensor,
     c: float,
 ) -> Tensor:
-    """ĝ_t = min{c, ρ_t} ∇_φ log f(a_t|φ) [Q^opc − V] + [1 − c/ρ'_t]_+ [Q̃(x_t, a'_t) − V] ∇_φ log f(a'_t|φ)   (Equation 16).
+    """ĝ_t = min{c, ρ_t} ∇_φ log f(a_t|φ) [Q^opc − V] + [1 − c/ρ'_t]_+ [Q̃(x_t, a'_t) − V] ∇_φ log f(a'_t|φ)
+    (Equation 16).
 
     phi, mu: means [T, …, d]. actions: a_t as sampled, before any clipping. sampled: a'_t ~ π. q_sampled: Q̃(x_t, a'_t).
     """
@@ -59,7 +61,7 @@ def acer_gaussian(
 
 
 def weighted_score(f: Categorical | Gaussian, phi: Tensor, actions: Tensor, weights: Tensor) -> Tensor:
-    """w_t ∇_φ log f(a_t|φ). w = R − V is A3C's gradient (Equation 2), w = min{5, Π ρ} (R − V) that of TIS (Appendix E.2)."""
+    """w_t ∇_φ log f(a_t|φ). w = R − V is A3C's gradient (Equation 2), w = min{5, Π ρ} (R − V) that of TIS."""
     if isinstance(f, Categorical):
         one_hot = torch.zeros_like(phi).scatter_(-1, actions.unsqueeze(-1), weights.unsqueeze(-1))
         return f.score(phi, one_hot)

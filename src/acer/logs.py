@@ -42,7 +42,17 @@ PROGRESS = [
     "learning_rate", "skipped_updates", "trust_region_active", "entropy", "kl", "q_loss", "grad_norm", "rho_above_c",
     "trace", "explained_variance",
 ]  # fmt: skip
-EVALUATIONS = ["steps", "seconds", "episodes", "return_mean", "return_std", "return_min", "return_max", "length_mean", "policy"]
+EVALUATIONS = [
+    "steps",
+    "seconds",
+    "episodes",
+    "return_mean",
+    "return_std",
+    "return_min",
+    "return_max",
+    "length_mean",
+    "policy",
+]
 
 
 class Meter:
@@ -87,7 +97,12 @@ class Meter:
         return row
 
     def state(self) -> dict[str, Any]:
-        return {"recent": [list(e) for e in self.recent], "episodes": self.episodes, "updates": self.updates, "replays": self.replays}
+        return {
+            "recent": [list(e) for e in self.recent],
+            "episodes": self.episodes,
+            "updates": self.updates,
+            "replays": self.replays,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.recent.extend((float(r), int(n)) for r, n in state["recent"])

@@ -7,7 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from acer import checkpoint, config as configuration
+from acer import checkpoint
+from acer import config as configuration
 from acer.actor_learner import Agent
 from acer.callbacks import Callback
 from acer.config import Config
@@ -21,8 +22,8 @@ from acer.training import Training, config_of, extend
 class ACER:
     """An agent for one environment: learns, acts, is saved and loaded.
 
-    `env` is a Gymnasium id, `module:Class`, or a function that makes an environment. Settings are those of `acer.Config`;
-    what is not given comes from the preset.
+    `env` is a Gymnasium id, `module:Class`, or a function that makes an environment. Settings are those of
+    `acer.Config`; what is not given comes from the preset.
     """
 
     def __init__(self, env: str | EnvMaker, *, preset: str = "classic", algo: str = "acer", **settings: Any) -> None:
@@ -76,7 +77,8 @@ class ACER:
         episode_start: NDArray[np.bool_] | None = None,
         deterministic: bool = False,
     ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
-        """Actions for one observation or a batch of them, as the environment takes them. The policy has no memory: `state` is
+        """Actions for one observation or a batch of them, as the environment takes them. The policy has no memory:
+        `state` is
         handed back, `episode_start` is of no use."""
         agent = self._training.agent
         one = agent.observation.holds(observation)
@@ -97,7 +99,7 @@ class ACER:
         return self._training.evaluate(episodes, deterministic, seeds)
 
     def save(self, path: str | Path) -> None:
-        """Writes the model (safetensors and JSON) as a directory; only a directory that is a saved model is replaced."""
+        """Writes the model (safetensors and JSON) as a directory; of existing ones, only saved models are replaced."""
         path = Path(path)
         if path.exists() and not (path / checkpoint.STATE).is_file():
             raise CheckpointError(f"{path} exists and is not a saved model; choose another path")
@@ -106,7 +108,8 @@ class ACER:
 
     @classmethod
     def load(cls, path: str | Path, env: str | EnvMaker | None = None, resume: bool = False) -> Self:
-        """A saved model, or the latest checkpoint of a run. With `resume` the replay memory and all counters come along, so that
+        """A saved model, or the latest checkpoint of a run. With `resume` the replay memory and all counters come
+        along, so that
         `learn` goes on where the run stopped; otherwise `learn` begins anew from the saved parameters."""
         where = checkpoint.find(Path(path))
         model = cls.__new__(cls)
@@ -146,4 +149,3 @@ def claim(directory: Path, config: Config) -> None:
         (directory / "config.json").write_text(configuration.to_json(config))
     except OSError as error:
         raise SettingsError(f"cannot write to {directory}: {error.strerror}; choose another --out") from None
-

@@ -1,10 +1,11 @@
 """Networks: from observations to the policy's output and the critic's estimates.
 
-The policy's path from x to φ comes first among the parameters, so that the average network θ_a is a prefix of θ. Heads are
-called by `update` in the paper's order; none of them knows which algorithm it serves.
+The policy's path from x to φ comes first among the parameters, so that the average network θ_a is a prefix of θ.
+Heads are called by `update` in the paper's order; none of them knows which algorithm it serves.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -61,7 +62,7 @@ class Encoder(nn.Module):
 
 def _layers(sizes: tuple[int, ...], activation: Activation, layer_norm: bool) -> list[nn.Module]:
     layers: list[nn.Module] = []
-    for size_in, size_out in zip(sizes[:-1], sizes[1:], strict=True):
+    for size_in, size_out in pairwise(sizes):
         layers.append(nn.Linear(size_in, size_out))
         if layer_norm:
             layers.append(nn.LayerNorm(size_out))
@@ -77,7 +78,9 @@ class MLP(nn.Module):
         inputs = int(torch.Size(architecture.observation).numel())
         self.inputs = inputs
         self.features = architecture.hidden[-1] if architecture.hidden else inputs
-        self.layers = nn.Sequential(*_layers((inputs, *architecture.hidden), architecture.activation, architecture.layer_norm))
+        self.layers = nn.Sequential(
+            *_layers((inputs, *architecture.hidden), architecture.activation, architecture.layer_norm)
+        )
         self.flatten = len(architecture.observation) != 1
 
     def forward(self, x: Tensor) -> Tensor:
@@ -104,7 +107,9 @@ class ConvNet(nn.Module):
         with torch.no_grad():
             size = self.convolutions(torch.zeros(1, channels, height, width)).shape[1]
         self.features = architecture.hidden[-1]
-        self.layers = nn.Sequential(*_layers((size, *architecture.hidden), architecture.activation, architecture.layer_norm))
+        self.layers = nn.Sequential(
+            *_layers((size, *architecture.hidden), architecture.activation, architecture.layer_norm)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         leading = x.shape[:-3]
@@ -152,7 +157,8 @@ class Policy(nn.Module):
 class Network(nn.Module):
     """θ and θ_v: the policy's path, then whatever the critic adds to it.
 
-    With a shared torso the critic's heads read the policy's features and train them; otherwise they read a torso of their own.
+    With a shared torso the critic's heads read the policy's features and train them; otherwise they read a torso of
+    their own.
     """
 
     def __init__(self, architecture: Architecture) -> None:

@@ -1,7 +1,8 @@
 """Homes of the parameters: where θ, θ_a and the optimiser's statistics live.
 
-Each is one flat vector. A network's parameters are views into such a vector, so that a home can copy, share or send it whole,
-and the optimiser is a handful of vector operations. The algorithm sees `pull` and `push` and does not know which home it has.
+Each is one flat vector. A network's parameters are views into such a vector, so that a home can copy, share or send
+it whole, and the optimiser is a handful of vector operations. The algorithm sees `pull` and `push` and does not know
+which home it has.
 """
 
 from typing import Protocol
@@ -19,7 +20,8 @@ def flatten(module: nn.Module) -> Tensor:
 
 
 def attach(module: nn.Module, vector: Tensor, gradient: Tensor | None = None) -> None:
-    """Makes the module's parameters views of `vector`, and their gradients views of `gradient`; without one it is frozen."""
+    """Makes the module's parameters views of `vector`, and their gradients views of `gradient`; without one it is
+    frozen."""
     start = 0
     for p in module.parameters():
         end = start + p.numel()

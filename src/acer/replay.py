@@ -1,8 +1,8 @@
 """Replay: a memory of trajectories, compressed, with exactly what went in coming out.
 
-Each trajectory of one environment is a unit. Its observations, by far the largest part, are one LZ4 block; the rest are rows
-of plain arrays. A capacity in frames per environment holds capacity // k trajectories of each; then the oldest are
-overwritten.
+Each trajectory of one environment is a unit. Its observations, by far the largest part, are one LZ4 block; the rest
+are rows of plain arrays. A capacity in frames per environment holds capacity // k trajectories of each; then the
+oldest are overwritten.
 """
 
 from typing import Any

@@ -11,11 +11,11 @@ One recursion serves every estimator of the paper; each named function is a row 
     k_step                     V          V   1
     degris                     (1−λ) V    0   λ ρ            (λ = 1: importance sampling)
 
-Where the trace is cut, at a trajectory's end and where the next step is dead, c is 0 and v is the whole V, whatever the row
-says: the return bootstraps there, unless its discount is 0.
+Where the trace is cut, at a trajectory's end and where the next step is dead, c is 0 and v is the whole V, whatever
+the row says: the return bootstraps there, unless its discount is 0.
 
-Shapes. `rewards`, `discounts`, `live` and all traces: [T, …], times 0 to T−1. `values`: V(x_t) [T+1, …], times 0 to T. `q`:
-Q(x_t, a_t) [T, …]. Results: [T, …]. Any float dtype.
+Shapes. `rewards`, `discounts`, `live` and all traces: [T, …], times 0 to T−1. `values`: V(x_t) [T+1, …], times 0 to
+T. `q`: Q(x_t, a_t) [T, …]. Results: [T, …]. Any float dtype.
 """
 
 import torch
@@ -86,14 +86,14 @@ def tree_backup(
 
 
 def k_step(rewards: Tensor, discounts: Tensor, live: Tensor, values: Tensor) -> Tensor:
-    """R_t = Σ_{i<k} γ^i r_{t+i} + γ^k V(x_{t+k}), to the trajectory's or the episode's end   (Equation 2; A3C and TIS)."""
+    """R_t = Σ_{i<k} γ^i r_{t+i} + γ^k V(x_{t+k}), to the trajectory's or the episode's end (Equation 2)."""
     return recursion(rewards, discounts, live, values, values[:-1], values[:-1], torch.ones_like(rewards))
 
 
 def degris(
     rewards: Tensor, discounts: Tensor, live: Tensor, values: Tensor, rho: Tensor, lambda_: float = 1.0
 ) -> Tensor:
-    """R^λ_t = r_t + (1−λ) γ V(x_{t+1}) + λ γ ρ_{t+1} R^λ_{t+1}   (Section 3); λ = 1 is importance sampling (Appendix E.4).
+    """R^λ_t = r_t + (1−λ) γ V(x_{t+1}) + λ γ ρ_{t+1} R^λ_{t+1}   (Section 3); λ = 1 is importance sampling.
 
     The product of weights is not bounded: results saturate at the fourth root of the largest number of the dtype.
     """
@@ -103,7 +103,7 @@ def degris(
 
 
 def truncated_product(log_rho: Tensor, discounts: Tensor, live: Tensor, bound: float = 5.0) -> Tensor:
-    """min{5, Π_{i≥t} ρ_i} over the steps whose rewards R_t counts: to the trajectory's end or the return's   (Appendix E.2)."""
+    """min{5, Π_{i≥t} ρ_i} over the steps whose rewards R_t counts, to the end of its return (Appendix E.2)."""
     reaches = live[1:] & (discounts[:-1] > 0)
     total = log_rho[-1]
     totals = [total]

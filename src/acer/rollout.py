@@ -36,7 +36,7 @@ FIELDS = tuple(Trajectory.__dataclass_fields__)
 
 @dataclass
 class Rollout:
-    """Steps a batch of environments with a policy, k steps at a time; episodes go on from one trajectory to the next."""
+    """Steps a batch of environments with a policy, k steps at a time; episodes go on across trajectories."""
 
     env: EnvBatch
     length: int

@@ -8,8 +8,8 @@ of the learner is used here, and the learner uses nothing of this: it is the pap
     pi, mu = random_policy(rng, 5, 3), random_policy(rng, 5, 3)
     contraction(lambda q: retrace(mdp, pi, mu, q, c=1.0), (5, 3))  # below 0.9
 
-Shapes, with S states and A actions. `transitions`: [S, A, S]. `rewards`, policies `pi` and `mu`, and `q`: [S, A]; a row of
-a policy sums to 1. Weights: ρ(x, a) = π(a|x) / μ(a|x), [S, A]; actions that μ never takes have no part in E_μ.
+Shapes, with S states and A actions. `transitions`: [S, A, S]. `rewards`, the policies `pi` and `mu`, and `q`: [S, A]; a
+row of a policy sums to 1. Weights: ρ(x, a) = π(a|x) / μ(a|x), [S, A]; actions that μ never takes have no part in E_μ.
 """
 
 from collections.abc import Callable
@@ -59,23 +59,24 @@ def state_action_values(mdp: MDP, pi: Array) -> Array:
 
 def bellman(mdp: MDP, pi: Array, q: Array) -> Array:
     """T^π Q(x, a) = r(x, a) + γ E_y E_{b∼π}[Q(y, b)]: [S, A]."""
-    return mdp.rewards + mdp.gamma * mdp.transitions @ (pi * q).sum(1)
+    return mdp.rewards + mdp.gamma * _expected(mdp, (pi * q).sum(1))
 
 
 def operator_b(mdp: MDP, pi: Array, mu: Array, q: Array, c: float) -> Array:
-    """B Q(x, a) = E_μ[Σ_t γ^t (Π_{i=1}^t ρ̄_i) (r_t + γ E_{b∼π}([(ρ_{t+1}(b) − c) / ρ_{t+1}(b)]_+ Q(x_{t+1}, b)))]   (Equation 20).
+    """B Q(x, a) = E_μ[Σ_t γ^t (Π_{i=1}^t ρ̄_i) (r_t + γ E_{b∼π}(w_{t+1}(b) Q(x_{t+1}, b)))]   (Equation 20).
 
-    ρ̄ = min{c, ρ}, 0 ≤ c ≤ ∞. Result: [S, A].
+    Truncated weights ρ̄ = min{c, ρ}, corrected by w = [(ρ − c) / ρ]_+; 0 ≤ c ≤ ∞. Result: [S, A].
     """
     corrections = (pi * correction_weight(pi, mu, c) * q).sum(1)
-    terms = mdp.rewards + mdp.gamma * mdp.transitions @ corrections
+    terms = mdp.rewards + mdp.gamma * _expected(mdp, corrections)
     return _discounted_sum(mdp, _under(mu, truncated_weight(pi, mu, c)), terms)
 
 
 def retrace(mdp: MDP, pi: Array, mu: Array, q: Array, c: float) -> Array:
-    """R Q(x, a) = Q(x, a) + E_μ[Σ_t γ^t (Π_{i=1}^t ρ̄_i) (r_t + γ E_{b∼π}[Q(x_{t+1}, b)] − Q(x_t, a_t))]   (Munos et al. 2016).
+    """R Q(x, a) = Q(x, a) + E_μ[Σ_t γ^t (Π_{i=1}^t ρ̄_i) (r_t + γ E_{b∼π}[Q(x_{t+1}, b)] − Q(x_t, a_t))]   (Appendix
+    C).
 
-    Trace ρ̄ = min{c, ρ}, 0 ≤ c ≤ ∞. Result: [S, A].
+    Trace ρ̄ = min{c, ρ}, 0 ≤ c ≤ ∞; c = 1 is Retrace as Munos et al. (2016) define it. Result: [S, A].
     """
     errors = bellman(mdp, pi, q) - q
     return q + _discounted_sum(mdp, _under(mu, truncated_weight(pi, mu, c)), errors)
@@ -104,8 +105,15 @@ def _under(mu: Array, weights: Array) -> Array:
     return np.multiply(mu, weights, out=np.zeros_like(mu), where=mu > 0)
 
 
+def _expected(mdp: MDP, values: Array) -> Array:
+    """E_y[v(y)] for y ∼ P(·|x, a): [S] to [S, A]."""
+    expected: Array = mdp.transitions @ values
+    return expected
+
+
 def _discounted_sum(mdp: MDP, weights: Array, terms: Array) -> Array:
     """y(x, a) = h(x, a) + γ Σ_y P(y|x, a) Σ_b w(y, b) y(y, b), solved for y. weights: w [S, A]; terms: h [S, A]."""
-    steps = mdp.transitions[..., None] * weights
-    matrix = np.eye(terms.size) - mdp.gamma * steps.reshape(terms.size, terms.size)
-    return np.linalg.solve(matrix, terms.reshape(-1)).reshape(terms.shape)
+    size = terms.size
+    steps = (mdp.transitions[..., None] * weights).reshape(size, size)
+    solution = np.linalg.solve(np.eye(size) - mdp.gamma * steps, terms.reshape(size))
+    return solution.reshape(terms.shape).astype(np.float64, copy=False)

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acer import checkpoint, config as configuration
+from acer import checkpoint
+from acer import config as configuration
 from acer.actor_learner import ActorLearner, Agent, Report
 from acer.callbacks import Callback
 from acer.config import Config
@@ -34,7 +35,11 @@ class Training:
     """One run. With a directory it keeps logs and checkpoints there; without one it only learns."""
 
     def __init__(
-        self, config: Config, env: str | EnvMaker | None = None, directory: Path | None = None, callbacks: Sequence[Callback] = ()
+        self,
+        config: Config,
+        env: str | EnvMaker | None = None,
+        directory: Path | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.config, self.directory, self.callbacks = config, directory, callbacks
         self.env_source: str | EnvMaker = env or config.env
@@ -62,7 +67,11 @@ class Training:
 
     @classmethod
     def resume(
-        cls, path: Path, env: str | EnvMaker | None = None, directory: Path | None = None, callbacks: Sequence[Callback] = ()
+        cls,
+        path: Path,
+        env: str | EnvMaker | None = None,
+        directory: Path | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> Self:
         """A run as its checkpoint left it; its environments begin new episodes."""
         where = checkpoint.find(path)
@@ -102,7 +111,9 @@ class Training:
                 if self._checkpointed < self.steps:
                     self.checkpoint()
 
-    def evaluate(self, episodes: int, deterministic: bool = True, seeds: np.random.SeedSequence | None = None) -> Evaluation:
+    def evaluate(
+        self, episodes: int, deterministic: bool = True, seeds: np.random.SeedSequence | None = None
+    ) -> Evaluation:
         """Plays in environments of its own, on seeds of its own."""
         count = min(episodes, EVALUATION_ENVIRONMENTS)
         if self._evaluation_env is None or self._evaluation_env.count != count:
@@ -135,7 +146,9 @@ class Training:
             named[f"square.{name}"] = home.square[start : start + p.numel()].view_as(p)
             start += p.numel()
         if self.agent.moments is not None:
-            named |= {f"moments.{name}": torch.from_numpy(np.atleast_1d(v)) for name, v in self.agent.moments.state().items()}
+            named |= {
+                f"moments.{name}": torch.from_numpy(np.atleast_1d(v)) for name, v in self.agent.moments.state().items()
+            }
         return named
 
     def state(self) -> dict[str, Any]:
@@ -159,7 +172,9 @@ class Training:
             root = self.directory / "checkpoints"
             root.mkdir(parents=True, exist_ok=True)
             replay = self.learner.replay.state()
-            checkpoint.write_numbered(root, self.steps, self.tensors(), self.state(), replay, self.config.keep_checkpoints)
+            checkpoint.write_numbered(
+                root, self.steps, self.tensors(), self.state(), replay, self.config.keep_checkpoints
+            )
         self._checkpointed = self.steps
 
     def load(self, where: Path, state: dict[str, Any]) -> None:
@@ -181,7 +196,8 @@ class Training:
         """Takes over the parameters only."""
         if state.get("spaces") != self._spaces():
             raise CheckpointError(
-                f"{where} was made for another environment ({state.get('spaces')}); {self.config.env} has {self._spaces()}"
+                f"{where} was made for another environment, with {state.get('spaces')}; "
+                f"{self.config.env} has {self._spaces()}"
             )
         tensors = self.tensors()
         for name, value in checkpoint.read_tensors(where, tensors).items():

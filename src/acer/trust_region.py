@@ -15,7 +15,8 @@ def project(g: Tensor, k: Tensor, delta: float) -> Tensor:
 
 
 def penalize(g: Tensor, k: Tensor, weight: float) -> Tensor:
-    """z = g − w k: ascent on the objective minus w D_KL[f(·|φ_a) ‖ f(·|φ)], the alternative of Heess et al. (end of Section 3.3)."""
+    """z = g − w k: ascent on the objective minus w D_KL[f(·|φ_a) ‖ f(·|φ)], the alternative of Heess et al. (end of
+    Section 3.3)."""
     return g - weight * k
 
 

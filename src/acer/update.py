@@ -1,8 +1,8 @@
 """The update: Algorithms 2 and 3, and the paper's baselines, from one body.
 
-`update` computes what every method needs, asks the method for its estimate (policy gradient with respect to φ, errors of the
-critic), applies the trust region to each step, and sends the result back through the network. The estimates follow below
-it; each is the part of the pseudo-code that its algorithm does not share with the others.
+`update` computes what every method needs, asks the method for its estimate (policy gradient with respect to φ, errors
+of the critic), applies the trust region to each step, and sends the result back through the network. The estimates
+follow below it; each is the part of the pseudo-code that its algorithm does not share with the others.
 
 Shapes: trajectories are time-major [T, B, …], observations and what is computed from them have T+1 entries.
 """
@@ -154,7 +154,7 @@ def acer_continuous(method: Method, network: Network, batch: Batch, seen: Seen) 
 
 
 def acer_separate(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
-    """Algorithm 3 without stochastic dueling: V and Q are separate networks, V learns by ρ (Q^ret − V) ∇V (Appendix E.4)."""
+    """Algorithm 3 without stochastic dueling: separate networks, V learns by ρ (Q^ret − V) ∇V (Appendix E.4)."""
     f, phi = method.distribution, seen.phi[:-1]
     assert isinstance(f, Gaussian) and method.returns is not None
     with torch.no_grad():

@@ -27,7 +27,12 @@ def record(
         first = next(frames)
         height, width = (size - size % 2 for size in first.shape[:2])  # the codec wants even sizes
         writer = imageio_ffmpeg.write_frames(
-            str(output), (width, height), fps=env.metadata.get("render_fps") or 30, codec="libx264", quality=7, macro_block_size=1
+            str(output),
+            (width, height),
+            fps=env.metadata.get("render_fps") or 30,
+            codec="libx264",
+            quality=7,
+            macro_block_size=1,
         )
         writer.send(None)
         try:

@@ -1,7 +1,7 @@
 """A batch of environments that step together, in this process or in worker processes.
 
-Episodes end by Gymnasium's NEXT_STEP rule: the observation at an episode's end is the true last one, and the step after it is
-dead: its action is ignored, it pays 0 and returns the next episode's first observation.
+Episodes end by Gymnasium's NEXT_STEP rule: the observation at an episode's end is the true last one, and the step
+after it is dead: its action is ignored, it pays 0 and returns the next episode's first observation.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class EnvBatch:
     def reset(self, seeds: list[int]) -> NDArray[Any]:
         """Begins a new episode everywhere; each environment has a seed of its own."""
         self._dead[:] = False
-        raw, _ = self.env.reset(seed=seeds)
+        raw, _ = self.env.reset(seed=seeds)  # type: ignore[arg-type]
         observations = self.observation.encode(raw, self.count)
         self._check(observations, np.zeros(self.count, np.float32))
         return observations
@@ -77,5 +77,6 @@ class EnvBatch:
             if values.dtype != np.uint8 and not np.isfinite(values).all():
                 index = int(np.argmin(np.isfinite(values).reshape(self.count, -1).all(1)))
                 raise EnvironmentFault(
-                    f"{self.name}: environment {index} gave a {what} with NaN or infinity at step {self._steps}; mend the environment"
+                    f"{self.name}: environment {index} gave a {what} with NaN or infinity at step {self._steps}; "
+                    "mend the environment"
                 )

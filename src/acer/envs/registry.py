@@ -57,7 +57,8 @@ def make_batch(env: str | EnvMaker, count: int, workers: bool = False, **kwargs:
 
 
 def _import_own(env: str) -> EnvMaker | None:
-    """`module:Class`, looked up from the current folder too; None when the module registers an id of that name instead."""
+    """`module:Class`, looked up from the current folder too; None when the module registers an id of that name
+    instead."""
     module_name, _, attribute = env.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
@@ -65,14 +66,16 @@ def _import_own(env: str) -> EnvMaker | None:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise EnvironmentFault(f"{env!r}: no module named {error.name!r}; run where it can be imported, or install it") from error
+        raise EnvironmentFault(
+            f"{env!r}: no module named {error.name!r}; run where it can be imported, or install it"
+        ) from error
     own = getattr(module, attribute, None)
     if own is None and attribute not in gym.registry:
         names = [name for name in vars(module) if not name.startswith("_")]
         near = difflib.get_close_matches(attribute, names, 3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise EnvironmentFault(f"{env!r}: module {module_name!r} has no {attribute!r}{hint}")
-    return own  # type: ignore[no-any-return]
+    return own
 
 
 def _suggestion(env: str) -> str:
@@ -85,7 +88,12 @@ def _extra(env: str) -> str:
     """Which of this package's extras has what a known family of environments needs."""
     spec = gym.registry.get(env)
     entry = str(spec.entry_point) if spec else ""
-    for family, extra in (("box2d", "box2d"), ("classic_control", "classic"), ("toy_text", "classic"), ("mujoco", "control")):
+    for family, extra in (
+        ("box2d", "box2d"),
+        ("classic_control", "classic"),
+        ("toy_text", "classic"),
+        ("mujoco", "control"),
+    ):
         if family in entry:
             return f" (or: pip install 'acer[{extra}]')"
     return ""

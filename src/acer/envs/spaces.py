@@ -105,13 +105,14 @@ class ActionSpec:
         return int(np.prod(self.space.shape or (1,)))
 
     def decode(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """[B] indices or [B, d] unclipped samples to what the environment takes; samples are clipped to its bounds here."""
+        """[B] indices or [B, d] samples to what the environment takes; samples are clipped to its bounds here."""
         space = self.space
         if isinstance(space, spaces.Discrete):
             return actions + space.start if space.start else actions
         assert isinstance(space, spaces.Box)
         unit = (np.clip(actions, -1, 1).reshape(len(actions), *space.shape) + 1) / 2
-        return (space.low + unit * (space.high - space.low)).astype(space.dtype, copy=False)
+        scaled: NDArray[Any] = space.low + unit * (space.high - space.low)
+        return scaled.astype(space.dtype, copy=False)
 
 
 def _check_supported(space: gym.Space[Any], what: str) -> None:

@@ -1,0 +1,46 @@
+# The few words a newcomer needs. `make demo` and `make test` do all the set-up themselves.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-all lint format bench docs wheel clean
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(READY)  ## train ACER on CartPole, evaluate it, draw its curve, film it
+	rm -rf runs/demo
+	$(BIN)/acer train CartPole-v1 --out runs/demo
+	$(BIN)/acer eval runs/demo
+	$(BIN)/acer record runs/demo
+	@echo "See runs/demo/curve.png and runs/demo/video.mp4"
+
+test: $(READY)  ## the tests, a few minutes
+	$(BIN)/pytest -n auto
+
+test-all: $(READY)  ## and those that train for longer
+	$(BIN)/pytest -n auto -m ''
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## speed against PFRL and against the bare cost of the same work
+	$(BIN)/acer bench classic
+
+docs: $(READY)  ## writes docs/settings.md from the settings themselves
+	$(BIN)/python docs/settings.py
+
+wheel: $(READY)
+	$(BIN)/python -m build --wheel
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
