@@ -13,12 +13,13 @@ from torch import Tensor
 from acer import algorithms, optimizer
 from acer.config import Config
 from acer.envs import ActionSpec, EnvBatch, ObservationSpec
+from acer.errors import SettingsError
 from acer.networks import Network, Policy
 from acer.normalizer import Moments
 from acer.parameters import Home, Local
 from acer.replay import Replay
 from acer.rollout import Rollout, Trajectory
-from acer.update import Batch, update
+from acer.update import Batch, diagnostics, update
 
 
 class Agent:
@@ -29,7 +30,7 @@ class Agent:
         self.distribution = algorithms.distribution(config, action)
         self.method = algorithms.method(config, self.distribution)
         self.architecture = algorithms.architecture(config, observation, action)
-        self.device = torch.device(config.device)
+        self.device = _device(config.device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = Network(self.architecture).to(self.device)
@@ -60,6 +61,14 @@ class Agent:
             self.network.encoder.set_statistics(mean, deviation)
 
 
+def _device(name: str) -> torch.device:
+    try:
+        return torch.zeros(1, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise SettingsError(f"--device {name} cannot be used here ({reason}); leave it out for the CPU") from None
+
+
 @dataclass(frozen=True)
 class Report:
     """What one iteration of Algorithm 1 did."""
@@ -68,7 +77,7 @@ class Report:
     updates: int
     replays: int  # Poisson draw
     episodes: list[tuple[float, int]]  # return and length of each that ended
-    diagnostics: dict[str, float]  # means over the updates
+    diagnostics: dict[str, float]  # means over the updates that were measured
 
 
 class ActorLearner:
@@ -84,6 +93,7 @@ class ActorLearner:
         self.rollout = Rollout(env, config.trajectory_length, config.gamma, seeds_of_envs)
         self.replay = Replay(config.replay_capacity, config.trajectory_length, env.count)
         self.steps = 0
+        self.updates = 0
         self.skipped = 0  # updates whose gradient was not finite
         self.on_update: Callable[[dict[str, float]], None] | None = None
 
@@ -97,51 +107,59 @@ class ActorLearner:
         steps = int(trajectory.live.sum())
         self.steps += steps
 
-        diagnostics = []
+        before, seen = self.updates, []
         if config.on_policy:
-            diagnostics += list(self._learn(trajectory))
+            seen += self._report(self._learn(trajectory))
         replays = 0
         if config.replay_ratio > 0 and self.replay.steps >= config.replay_start:
             replays = int(self.rngs["replay"].poisson(config.replay_ratio))
             for _ in range(replays):
-                diagnostics += list(self._learn(self.replay.sample(self.rngs["replay"], config.environments)))
-        means = {key: float(np.mean([d[key] for d in diagnostics])) for key in (diagnostics[0] if diagnostics else ())}
-        return Report(steps, len(diagnostics), replays, episodes, means)
+                seen += self._report(self._learn(self.replay.sample(self.rngs["replay"], config.environments)))
+        means = {key: float(np.mean([numbers[key] for numbers in seen])) for key in (seen[0] if seen else ())}
+        return Report(steps, self.updates - before, replays, episodes, means)
 
     def rate(self) -> float:
         """The learning rate now."""
         left = max(0.0, 1 - self.steps / self.config.steps) if self.config.learning_rate_decay == "linear" else 1.0
         return self.config.learning_rate * left
 
+    def _report(self, measured: Iterator[dict[str, float]]) -> list[dict[str, float]]:
+        """Hands each update's diagnostics to whoever asked for them."""
+        numbers = []
+        for update_numbers in measured:
+            if self.on_update:
+                self.on_update(update_numbers)
+            numbers.append(update_numbers)
+        return numbers
+
     def _act(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
         return self.agent.act(x, self.agent.distribution.noise(self.rngs["act"], (len(x),)))
 
     def _learn(self, trajectory: Trajectory) -> Iterator[dict[str, float]]:
-        """One call of Algorithm 2 or 3 on B trajectories, a few at a time."""
+        """One call of Algorithm 2 or 3 on B trajectories, a few at a time; measures the call's first update."""
         config, agent, home = self.config, self.agent, self.agent.home
         count = config.trajectories_per_update
+        whole = self._batch(trajectory)
         for start in range(0, config.environments, count):
-            batch = self._batch(trajectory.select(slice(start, start + count)))
+            batch = whole.select(slice(start, start + count))
             noise = agent.method.noise(self.rngs["learn"], config.trajectory_length, count).to(agent.device)
             home.pull()
             home.gradient.zero_()
-            diagnostics = update(agent.network, agent.average, batch, agent.method, noise)
-            diagnostics["grad_norm"] = optimizer.clip_by_norm(home.gradient, config.max_gradient_norm)
-            numbers = dict(zip(diagnostics, torch.stack(list(diagnostics.values())).tolist(), strict=True))
-            if math.isfinite(numbers["grad_norm"]):
+            outcome = update(agent.network, agent.average, batch, agent.method, noise)
+            norm = float(optimizer.clip_by_norm(home.gradient, config.max_gradient_norm))
+            self.updates += 1
+            if math.isfinite(norm):
                 home.push(home.gradient, self.rate())
             else:
                 self.skipped += 1
-            if self.on_update:
-                self.on_update(numbers)
-            yield numbers
+            if start == 0 or self.on_update:
+                measured = diagnostics(agent.method, outcome)
+                numbers = dict(zip(measured, torch.stack(list(measured.values())).tolist(), strict=True))
+                yield numbers | {"grad_norm": norm}
 
     def _batch(self, trajectory: Trajectory) -> Batch:
         """Tensors on the learner's device, with rewards as the learner sees them."""
-        tensors = {
-            name: torch.from_numpy(np.ascontiguousarray(value)).to(self.agent.device)
-            for name, value in vars(trajectory).items()
-        }
+        tensors = {name: torch.from_numpy(value).to(self.agent.device) for name, value in vars(trajectory).items()}
         rewards = tensors["rewards"] * self.config.reward_scale
         tensors["rewards"] = rewards.clamp(-1, 1) if self.config.clip_rewards else rewards
         return Batch(**tensors)

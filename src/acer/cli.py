@@ -184,6 +184,41 @@ def plot(
     return 0
 
 
+def bench(
+    name: Positional[Literal["classic"]],
+    /,
+    turns: int = 5,
+    peers: bool = True,
+    output: Path | None = None,
+    json_: Annotated[bool, arg(name="json")] = False,
+) -> int:
+    """Measure speed beside peers and beside the bare cost of the same work.
+
+    Args:
+        name: What to measure: training on CartPole-v1 at replay ratio 4.
+        turns: How often each contender is measured; the median counts.
+        peers: Measure peers too, each in a virtual environment of its own in the user's cache.
+        output: Write the result to this JSON file as well.
+        json_: Print one JSON object on standard output and nothing else there.
+    """
+    from acer.bench import BENCHMARKS
+
+    if turns < 1:
+        raise SettingsError(f"--turns must be at least 1, not {turns}")
+    _say(f"Measuring {name}, {turns} turns; leave the machine to it")
+    result = BENCHMARKS[name](turns, peers, _say)
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(result, indent=2) + "\n")
+    if json_:
+        print(json.dumps(result))
+        return 0
+    print(f"acer {result['steps_per_second']:,.0f} steps/s, {result['roofline_fraction']:.2f} of the roofline")
+    for peer, speed in result["peers"].items():
+        print(f"{peer} {speed:,.0f} steps/s; acer is {result['steps_per_second'] / speed:.1f} times as fast")
+    return 0
+
+
 def envs() -> int:
     """List the environments that can be trained by name."""
     from acer.envs import known_names
@@ -199,6 +234,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "eval": eval_,
     "record": record,
     "plot": plot,
+    "bench": bench,
     "envs": envs,
 }
 

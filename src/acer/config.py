@@ -4,8 +4,11 @@ Every field is a flag of `acer train`, a keyword of `ACER(…)` and a key of `co
 place in the paper, or with "ours".
 """
 
+import ast
 import dataclasses
 import difflib
+import inspect
+import itertools
 import json
 import math
 import types
@@ -121,7 +124,7 @@ class Config:
     """Clip the rewards that the learner sees to [-1, 1], as on Atari (Mnih et al. 2015)."""
 
     device: str = "cpu"
-    """Where the networks run (the paper uses CPUs; acer is tuned for them)."""
+    """Where the networks run (CPUs, Section 4, are what acer is tuned for)."""
     threads: int = 0
     """Threads of the learner; 0 takes 1 for small networks and every core for convolutions (ours)."""
     log_every: int = 2_000
@@ -138,7 +141,7 @@ class Config:
 
 # What each preset changes, for any kind of action and for each; `Config` says what the paper fixes.
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "classic": {"any": {}, "discrete": {}, "continuous": {}},
+    "classic": {"any": {}, "discrete": {}, "continuous": {"entropy_weight": 0.0}},
     "atari": {
         "any": {"replay_capacity": 50_000, "trajectory_length": 20, "truncation": 10.0, "delta": 1.0, "alpha": 0.99,
                 "hidden": (512,), "clip_rewards": True, "steps": 10_000_000, "replay_start": 20_000,
@@ -291,3 +294,15 @@ def _type_name(hint: Any) -> str:
 
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
+
+
+def descriptions() -> dict[str, str]:
+    """Each field's sentence, from the source: the text below the field."""
+    tree = ast.parse(inspect.getsource(Config)).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    texts = {}
+    for field, text in itertools.pairwise(tree.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+            assert isinstance(text.value, ast.Constant)
+            texts[field.target.id] = " ".join(str(text.value.value).split())
+    return texts

@@ -71,11 +71,11 @@ class Replay:
             return {}
         filled = len(self._blocks)
         return {
-            "added": np.array(self.added),
+            "added": np.array([self.added]),
             "blocks": np.frombuffer(b"".join(self._blocks), np.uint8),
             "block_sizes": np.array([len(block) for block in self._blocks], np.int64),
             "observation_shape": np.array(self._shape, np.int64),
-            "observation_is_bytes": np.array(self._dtype == np.uint8),
+            "observation_is_bytes": np.array([self._dtype == np.uint8]),
             **{name: array[:filled] for name, array in self._plain.items()},
         }
 
@@ -87,11 +87,11 @@ class Replay:
         blocks = state["blocks"].tobytes()
         self._blocks = [blocks[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
         self._shape = tuple(state["observation_shape"].tolist())
-        self._dtype = np.dtype(np.uint8 if state["observation_is_bytes"] else np.float32)
+        self._dtype = np.dtype(np.uint8 if state["observation_is_bytes"][0] else np.float32)
         self._plain = {name: self._rows(state[name].shape[1:], state[name].dtype) for name in PLAIN}
         for name in PLAIN:
             self._plain[name][: len(self._blocks)] = state[name]
-        self.added = int(state["added"])
+        self.added = int(state["added"][0])
         self.steps = int(state["live"].sum())
 
     def _allocate(self, trajectory: Trajectory) -> None:

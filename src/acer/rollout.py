@@ -26,10 +26,6 @@ class Trajectory:
     live: NDArray[np.bool_]  # False at dead steps      [T, B]
     mu: NDArray[np.float32]  # statistics of μ(·|x_t)   [T, B, n]
 
-    def select(self, which: slice) -> "Trajectory":
-        """Some of the B trajectories."""
-        return Trajectory(*(getattr(self, name)[:, which] for name in FIELDS))
-
 
 FIELDS = tuple(Trajectory.__dataclass_fields__)
 
@@ -52,7 +48,7 @@ class Rollout:
 
     def restart(self) -> None:
         """Begins new episodes everywhere."""
-        self.observations = self.env.reset(self.seeds).copy()
+        self.observations = self.env.reset(self.seeds)
         self.alive = np.ones(self.env.count, np.bool_)
         self.returns = np.zeros(self.env.count)
         self.lengths = np.zeros(self.env.count, np.int64)
@@ -72,7 +68,7 @@ class Rollout:
             for i in np.flatnonzero(step.ends_episode):
                 finished.append((float(self.returns[i]), int(self.lengths[i])))
                 self.returns[i], self.lengths[i] = 0.0, 0
-            x, self.alive = step.observations.copy(), ~step.ends_episode
+            x, self.alive = step.observations, ~step.ends_episode
         self.observations = x
         first, *rest = (np.stack(column) for column in zip(*steps, strict=True))
         return Trajectory(np.concatenate((first, x[None])), *rest), finished

@@ -1,6 +1,7 @@
 """Training: runs an actor-learner, logs, evaluates and saves."""
 
 import json
+import os
 import platform
 import signal
 import time
@@ -247,8 +248,6 @@ def config_of(where: Path, state: dict[str, Any]) -> Config:
 
 def use_threads(config: Config, agent: Agent) -> None:
     """Small networks are slower with more threads: the work of one operation is less than handing it over."""
-    import os
-
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     torch.set_num_threads(config.threads or (cores if agent.architecture.convolutional else 1))
 

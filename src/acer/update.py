@@ -30,6 +30,10 @@ class Batch:
     live: Tensor  # [T, B]
     mu: Tensor  # [T, B, n]
 
+    def select(self, which: slice) -> "Batch":
+        """Some of the B trajectories."""
+        return Batch(*(tensor[:, which] for tensor in vars(self).values()))
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -51,6 +55,19 @@ class Estimate:
     critic: list[tuple[Tensor, Tensor]]  # outputs of the critic […, T, B] with the ascent direction of each
     target: Tensor  # what the critic should have said [T, B]
     predicted: Tensor  # what it said [T, B]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one update saw, kept for `diagnostics`."""
+
+    batch: Batch
+    estimate: Estimate
+    phi: Tensor  # [T, B, n]
+    phi_a: Tensor
+    log_rho: Tensor  # [T, B]
+    g: Tensor  # before the trust region [T, B, n]
+    z: Tensor  # after it
 
 
 Constraint = Callable[[Tensor, Tensor], Tensor]
@@ -81,8 +98,8 @@ class Method:
         return self.distribution.noise(rng, (1 + self.sdn_samples, length, count))
 
 
-def update(network: Network, average: Policy, batch: Batch, method: Method, noise: Tensor) -> dict[str, Tensor]:
-    """Accumulates dθ and dθ_v of one batch into the network's gradients, for *descent*; returns diagnostics.
+def update(network: Network, average: Policy, batch: Batch, method: Method, noise: Tensor) -> Outcome:
+    """Accumulates dθ and dθ_v of one batch into the network's gradients, for *descent*.
 
     Sum over time and mean over the B trajectories, as the paper accumulates; dead steps contribute 0.
     """
@@ -116,7 +133,7 @@ def update(network: Network, average: Policy, batch: Batch, method: Method, nois
         to_policy = f.pullback(phi, z) * share.unsqueeze(-1)
         to_critic = [direction * (share * method.critic_weight) for _, direction in estimate.critic]
     torch.autograd.backward([output[:-1], *(predicted for predicted, _ in estimate.critic)], [to_policy, *to_critic])
-    return diagnostics(method, batch, estimate, phi, phi_a, g, z, log_rho)
+    return Outcome(batch, estimate, phi, phi_a, log_rho, g, z)
 
 
 def acer_discrete(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
@@ -182,27 +199,26 @@ def actor_critic(method: Method, network: Network, batch: Batch, seen: Seen) -> 
 
 
 @torch.no_grad()
-def diagnostics(
-    method: Method, batch: Batch, estimate: Estimate, phi: Tensor, phi_a: Tensor, g: Tensor, z: Tensor, log_rho: Tensor
-) -> dict[str, Tensor]:
-    """Means over live steps that tell whether the learner is well; see the table in the documentation."""
-    f = method.distribution
-    weights = batch.live / batch.live.sum().clamp(min=1)
+def diagnostics(method: Method, outcome: Outcome) -> dict[str, Tensor]:
+    """Means over the live steps of one update that tell whether the learner is well."""
+    f, live, phi, log_rho = method.distribution, outcome.batch.live, outcome.phi, outcome.log_rho
+    weights = live / live.sum().clamp(min=1)
 
     def mean(values: Tensor) -> Tensor:
         return (values * weights).sum()
 
     # The projection counts where the gradient of the *parameters* changed: pulled back, what it took away may vanish.
-    before = f.pullback(phi, g).square().sum(-1)
-    change = f.pullback(phi, g - z).square().sum(-1)
-    error = (estimate.target - estimate.predicted) * batch.live
-    spread = estimate.target - mean(estimate.target)
+    before = f.pullback(phi, outcome.g).square().sum(-1)
+    change = f.pullback(phi, outcome.g - outcome.z).square().sum(-1)
+    target, predicted = outcome.estimate.target, outcome.estimate.predicted
+    squared_error = (target - predicted).square()
+    variance = mean((target - mean(target)).square())
     return {
-        "trust_region_active": mean((change > 1e-10 * before).to(weights.dtype)),
+        "trust_region_active": mean(change > 1e-10 * before),
         "entropy": mean(f.entropy(phi)),
-        "kl": mean(f.kl(phi_a, phi)),
-        "q_loss": mean(0.5 * error.square()),
-        "rho_above_c": mean((log_rho > np.log(method.c) if method.c > 0 else log_rho > -np.inf).to(weights.dtype)),
+        "kl": mean(f.kl(outcome.phi_a, phi)),
+        "q_loss": mean(0.5 * squared_error),
+        "rho_above_c": mean(returns.importance_weight(log_rho) > method.c),
         "trace": mean(returns.truncated_trace(log_rho, f.dimensions)),
-        "explained_variance": 1 - mean(error.square()) / mean(spread.square()).clamp(min=1e-12),
+        "explained_variance": 1 - mean(squared_error) / variance.clamp(min=1e-12),
     }

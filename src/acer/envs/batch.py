@@ -55,7 +55,7 @@ class EnvBatch:
         """Begins a new episode everywhere; each environment has a seed of its own."""
         self._dead[:] = False
         raw, _ = self.env.reset(seed=seeds)  # type: ignore[arg-type]
-        observations = self.observation.encode(raw, self.count)
+        observations = self._encode(raw)
         self._check(observations, np.zeros(self.count, np.float32))
         return observations
 
@@ -64,13 +64,17 @@ class EnvBatch:
         raw, rewards, terminated, truncated, _ = self.env.step(self.action.decode(actions))
         self._steps += 1
         rewards = np.where(self._dead, 0, rewards).astype(np.float32)
-        observations = self.observation.encode(raw, self.count)
+        observations = self._encode(raw)
         self._check(observations, rewards)
         self._dead = terminated | truncated
         return Step(observations, rewards, terminated.copy(), self._dead)
 
     def close(self) -> None:
         self.env.close()
+
+    def _encode(self, raw: Any) -> NDArray[Any]:
+        """Arrays of our own: the environments write the next observations over these."""
+        return np.array(self.observation.encode(raw, self.count))
 
     def _check(self, observations: NDArray[Any], rewards: NDArray[np.float32]) -> None:
         for what, values in (("observation", observations), ("reward", rewards)):

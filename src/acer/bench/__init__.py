@@ -1,0 +1,10 @@
+"""Benchmarks: this package beside its peers and beside the bare cost of the same work, in one run on one machine.
+
+Machines are noisy, so what counts are ratios: contenders take turns, and each is given as the median of its turns.
+"""
+
+from acer.bench.classic import classic
+
+BENCHMARKS = {"classic": classic}
+
+__all__ = ["BENCHMARKS"]

@@ -1,0 +1,128 @@
+"""Small environments that the tests train on, record, or break."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+
+class Corridor(gym.Env[Any, Any]):
+    """Walk right to the end of a short corridor; dict, tuple and discrete observations by choice."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, kind: str = "box", length: int = 5, render_mode: str | None = None) -> None:
+        self.kind, self.length, self.render_mode = kind, length, render_mode
+        box = spaces.Box(0, 1, (1,), np.float32)
+        self.observation_space = {
+            "box": box,
+            "discrete": spaces.Discrete(length + 1, start=3),
+            "dict": spaces.Dict({"where": box, "end": spaces.Discrete(2)}),
+            "tuple": spaces.Tuple((box, spaces.MultiBinary(2))),
+            "image": spaces.Box(0, 255, (40, 48, 3), np.uint8),
+            "small-image": spaces.Box(0, 255, (8, 8, 3), np.uint8),
+        }[kind]
+        self.action_space = spaces.Discrete(2, start=1)
+        self.at = 0
+
+    def _observe(self) -> Any:
+        where = np.array([self.at / self.length], np.float32)
+        if self.kind == "discrete":
+            return self.at + 3
+        if self.kind == "dict":
+            return {"where": where, "end": int(self.at == self.length)}
+        if self.kind == "tuple":
+            return (where, np.array([1, self.at % 2], np.int8))
+        if self.kind in ("image", "small-image"):
+            return np.full(self.observation_space.shape, 10 * self.at, np.uint8)
+        return where
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.at = 0
+        return self._observe(), {}
+
+    def step(self, action: int) -> Any:
+        assert action in (1, 2)
+        self.at = min(self.length, max(0, self.at + (1 if action == 2 else -1)))
+        return self._observe(), float(self.at == self.length), self.at == self.length, False, {}
+
+    def render(self) -> Any:
+        return np.full((33, 64, 3), 40 * self.at, np.uint8)
+
+
+class Target(gym.Env[Any, Any]):
+    """One step: be near the target in a box of 2 × 1 actions with odd bounds."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-1, 1, (2,), np.float64)
+        self.action_space = spaces.Box(np.array([[0.0], [-3.0]]), np.array([[10.0], [1.0]]), dtype=np.float64)
+        self.given: list[Any] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros(2), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), action
+        return np.zeros(2), -float(np.abs(action - np.array([[7.0], [0.0]])).sum()), True, False, {}
+
+
+class Broken(gym.Env[Any, Any]):
+    """Goes wrong in a chosen way at its tenth step."""
+
+    def __init__(self, how: str = "nan-observation") -> None:
+        self.how = how
+        self.observation_space = spaces.Box(-1, 1, (1,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.full(1, np.nan if self.how == "nan-reset" else 0.0, np.float32), {}
+
+    def step(self, action: int) -> Any:
+        self.steps += 1
+        bad = self.steps == 10
+        value = {"nan-observation": np.nan, "inf-observation": np.inf}.get(self.how, 0.0) if bad else 0.0
+        reward = {"nan-reward": np.nan, "inf-reward": -np.inf}.get(self.how, 1.0) if bad else 1.0
+        return np.full(1, value, np.float32), reward, self.steps % 7 == 0, False, {}
+
+
+class NanObservation(Broken):
+    def __init__(self) -> None:
+        super().__init__("nan-observation")
+
+
+class InfiniteReward(Broken):
+    def __init__(self) -> None:
+        super().__init__("inf-reward")
+
+
+class NanAtReset(Broken):
+    def __init__(self) -> None:
+        super().__init__("nan-reset")
+
+
+class Unbounded(Target):
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+
+class MultiAction(Target):
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.MultiDiscrete([2, 3])
+
+
+class TextObservation(Target):
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Text(5)
+
+
+class Failing(Target):
+    def __init__(self) -> None:
+        raise RuntimeError("no licence for this simulator")

@@ -1,0 +1,238 @@
+"""The command line: whole runs, and one clear line for every mistake."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from acer import logs
+from acer.cli import main
+
+SHORT = ["--steps", "700", "--log-every", "200", "--hidden", "16", "--eval-episodes", "3", "--replay-start", "320"]
+HERE = str(Path(__file__).parent)
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def acer(monkeypatch, capsys, *args):
+    """Runs the command in this process: exit code, standard output, standard error."""
+    monkeypatch.setattr(sys, "argv", ["acer", *map(str, args)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    out, err = capsys.readouterr()
+    return end.value.code, out, err
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    return lambda *args: acer(monkeypatch, capsys, *args)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A short CartPole run."""
+    out = tmp_path_factory.mktemp("runs") / "cartpole"
+    done = subprocess.run(
+        [sys.executable, "-m", "acer", "train", "CartPole-v1", "--out", str(out), *SHORT], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Training acer on CartPole-v1" in done.stderr
+    return out
+
+
+def test_a_run_leaves_everything_behind(run):
+    rows = logs.read(run / "progress.csv")
+    assert int(rows[-1]["steps"]) >= 700
+    for column in ("seconds", "episodes", "return_mean", "steps_per_second", "trust_region_active", "entropy", "kl",
+                   "q_loss", "grad_norm", "rho_above_c", "trace", "explained_variance"):  # fmt: skip
+        assert np.isfinite(float(rows[-1][column])), column
+    steps = [int(row["steps"]) for row in rows]
+    assert steps == sorted(set(steps))
+    assert len(logs.read(run / "eval.csv")) == 1
+    assert (run / "curve.png").stat().st_size > 10_000
+    assert list((run / "tensorboard").iterdir())
+    assert json.loads((run / "config.json").read_text())["env"] == "CartPole-v1"
+    assert (run / "checkpoints" / "LATEST").read_text().strip() == f"{steps[-1]:012d}"
+
+
+def test_eval_prints_json_and_nothing_else(run, call):
+    code, out, _ = call("eval", run, "--episodes", "5", "--json")
+    values = json.loads(out)
+    assert code == 0
+    assert set(values) == {"episodes", "mean", "std", "returns"}
+    assert values["episodes"] == len(values["returns"]) == 5
+    assert values["mean"] == pytest.approx(np.mean(values["returns"]))
+    again = json.loads(call("eval", run, "--episodes", "5", "--json")[1])
+    assert again == values
+    sampled = json.loads(call("eval", run, "--episodes", "5", "--json", "--sampled", "--seed", "3")[1])
+    assert sampled["returns"] != values["returns"]
+
+
+def test_record_writes_a_video(run, call, tmp_path):
+    code, out, _ = call("record", run, "--output", tmp_path / "v.mp4", "--episodes", "2")
+    assert code == 0
+    assert out.count(",") == 1
+    data = (tmp_path / "v.mp4").read_bytes()
+    assert data[4:8] == b"ftyp"
+    assert len(data) > 2_000
+
+
+def test_plot_draws_several_runs(run, call, tmp_path):
+    code, _, _ = call("plot", run, run, "--output", tmp_path / "c.svg", "--x", "seconds")
+    assert code == 0
+    assert "<svg" in (tmp_path / "c.svg").read_text()
+
+
+def test_a_runs_configuration_is_a_configuration_file(run, call, tmp_path):
+    code, _, err = call("train", "--config", run / "config.json", "--seed", "7", "--out", "second", "--quiet")
+    assert code == 0, err
+    first, second = (json.loads((path / "config.json").read_text()) for path in (run, Path("second")))
+    assert second == {**first, "seed": 7}
+
+
+def test_resume_goes_on(run, call, tmp_path):
+    subprocess.run(["cp", "-r", str(run), "copy"], check=True)
+    copy = Path("copy")
+    before = logs.read(copy / "progress.csv")
+    assert call("resume", copy)[0] == 0  # finished: nothing to do
+    code, _, err = call("resume", copy, "--steps", "1400")
+    assert code == 0, err
+    rows = logs.read(copy / "progress.csv")
+    assert rows[: len(before)] == before
+    steps = [int(row["steps"]) for row in rows]
+    assert steps == sorted(set(steps))
+    assert steps[-1] >= 1400
+    assert int(rows[-1]["episodes"]) > int(before[-1]["episodes"])
+    assert json.loads((copy / "config.json").read_text())["steps"] == 1400
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_is_saved_and_resumes(number, call):
+    command = [sys.executable, "-m", "acer", "train", "CartPole-v1", "--out", "r", "--steps", "100000000", *SHORT[2:]]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while not Path("r/progress.csv").exists() or len(logs.read(Path("r/progress.csv"))) < 2:
+        assert process.poll() is None, process.stderr.read()
+    os.kill(process.pid, number)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "acer resume r" in err
+    steps = int(logs.read(Path("r/progress.csv"))[-1]["steps"])
+    assert (Path("r/checkpoints") / f"{steps:012d}").is_dir()
+    assert call("resume", "r", "--steps", steps + 500)[0] == 0
+
+
+@pytest.mark.parametrize("algo", ["a3c", "trust-tis", "no-retrace"])
+def test_every_kind_of_algorithm_trains_from_the_command_line(algo, call):
+    code, _, err = call("train", "CartPole-v1", "--algo", algo, "--out", "r", *SHORT[:-2])
+    assert code == 0, err
+
+
+def test_continuous_actions_and_own_environments(call, monkeypatch):
+    monkeypatch.syspath_prepend(HERE)
+    code, _, err = call("train", "environments:Target", "--algo", "no-sdn", "--out", "r", *SHORT)
+    assert code == 0, err
+    code, _, err = call("train", "environments:Corridor", "--workers", "--environments", "4", "--out", "s", *SHORT)
+    assert code == 0, err
+    assert call("record", "s")[0] == 0
+
+
+MISTAKES = [
+    (["train", "CartPool-v1"], "did you mean CartPole-v1"),
+    (["train", "CartPole-v7"], "unknown environment 'CartPole-v7'"),
+    (["train"], "no environment given"),
+    (["train", "nosuchmodule:Thing"], "no module named 'nosuchmodule'"),
+    (["train", "environments:Corrido"], "did you mean Corridor"),
+    (["train", "environments:Failing"], "no licence for this simulator"),
+    (["train", "environments:MultiAction"], "acer needs Discrete or a bounded Box"),
+    (["train", "environments:Unbounded"], "no finite bounds"),
+    (["train", "environments:TextObservation"], "observation space"),
+    (["train", "environments:NanAtReset"], "NaN or infinity at step 0"),
+    (["train", "CartPole-v1", "--algo", "no-sdn"], "only continuous actions"),
+    (["train", "CartPole-v1", "--algo", "a3c", "--replay-ratio", "4"], "a3c has no replay"),
+    (["train", "CartPole-v1", "--torso", "conv"], "needs images"),
+    (["train", "Pendulum-v1", "--entropy-weight", "0.1"], "no entropy gradient"),
+    (["train", "Pendulum-v1", "--returns", "tree-backup"], "tree backup needs discrete"),
+    (["train", "CartPole-v1", "--config", "missing.json"], "missing.json: no such file"),
+    (["train", "CartPole-v1", "--device", "tpu9"], "--device"),
+    (["resume", "nowhere"], "nowhere: no such directory"),
+    (["eval", "nowhere"], "nowhere: no such directory"),
+    (["record", "nowhere"], "nowhere: no such directory"),
+    (["plot", "nowhere"], "nowhere"),
+    (["fly"], "unknown command 'fly'"),
+]
+
+
+@pytest.mark.parametrize(("args", "message"), MISTAKES, ids=[" ".join(args) for args, _ in MISTAKES])
+def test_a_mistake_gets_one_clear_line_and_leaves_nothing(args, message, call, monkeypatch):
+    monkeypatch.syspath_prepend(HERE)
+    code, out, err = call(*args)
+    assert code == 2
+    assert out == ""
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+    assert not list(Path().iterdir())
+
+
+def test_an_environment_that_goes_bad_ends_the_run_with_a_checkpoint(call, monkeypatch):
+    monkeypatch.syspath_prepend(HERE)
+    for name, what in (("NanObservation", "observation"), ("InfiniteReward", "reward")):
+        code, _, err = call("train", f"environments:{name}", "--out", name, "--trajectory-length", "4", *SHORT)
+        assert code == 2
+        assert f"environment 0 gave a {what} with NaN or infinity at step" in err
+        assert (Path(name) / "checkpoints" / "LATEST").exists()
+
+
+def test_an_output_directory_in_use_is_left_alone(run, call):
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    code, _, err = call("train", "CartPole-v1", "--out", run, *SHORT)
+    assert code == 2
+    assert "acer resume" in err
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    Path("mine").mkdir()
+    Path("mine/notes.txt").write_text("precious")
+    assert call("train", "CartPole-v1", "--out", "mine", *SHORT)[0] == 2
+    assert [path.name for path in Path("mine").iterdir()] == ["notes.txt"]
+
+
+def test_a_missing_extra_says_what_to_install(call, monkeypatch):
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
+        monkeypatch.delitem(sys.modules, name)
+    code, _, err = call("train", "LunarLander-v3")
+    assert code == 2
+    assert "pip install" in err
+    assert "acer[box2d]" in err
+
+
+def test_a_damaged_checkpoint_is_refused(run, call):
+    subprocess.run(["cp", "-r", str(run), "copy"], check=True)
+    latest = next(path for path in Path("copy/checkpoints").iterdir() if path.is_dir())
+    model = latest / "model.safetensors"
+    model.write_bytes(model.read_bytes()[:1000])
+    code, _, err = call("eval", "copy")
+    assert code == 2
+    assert "model.safetensors cannot be read" in err
+    (latest / "state.json").write_text("{")
+    assert call("resume", "copy", "--steps", "1400")[0] == 2
+
+
+def test_help_answers_everywhere(call):
+    for command in ("train", "resume", "eval", "record", "plot", "bench", "envs"):
+        code, out, _ = call(command, "--help")
+        assert code == 0
+        assert f"acer {command}" in out
+    code, out, _ = call("--help")
+    assert code == 0
+    assert "resume" in out
+    code, out, _ = call("train", "Pendulum-v1", "--help")
+    assert code == 0
+    assert "--learning-rate" in out
+    assert "CartPole-v1" in call("envs")[1]

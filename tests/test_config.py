@@ -1,0 +1,72 @@
+"""Settings: presets, names, files, and what is refused."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+
+from acer import config as configuration
+from acer.config import ALGORITHMS, PRESETS, Config, defaults, from_dict
+from acer.errors import SettingsError
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_every_name_with_every_preset_is_a_whole_configuration(preset, algo, continuous):
+    config = defaults("X", continuous, preset, algo)
+    assert from_dict(json.loads(configuration.to_json(config))) == config
+
+
+def test_the_papers_constants():
+    atari, control = defaults("X", False, "atari"), defaults("X", True, "control")
+    assert (atari.trajectory_length, atari.truncation, atari.delta, atari.alpha) == (20, 10, 1, 0.99)
+    assert (atari.entropy_weight, atari.gamma, atari.replay_capacity, atari.replay_ratio) == (0.001, 0.99, 50_000, 4)
+    assert (atari.environments, atari.hidden, atari.on_policy) == (16, (512,), True)
+    assert (control.trajectory_length, control.truncation, control.alpha, control.sigma) == (50, 5, 0.995, 0.3)
+    assert (control.sdn_samples, control.gamma, control.replay_capacity, control.on_policy) == (5, 0.99, 5_000, False)
+    assert 10**-4 <= control.learning_rate <= 10**-3.3
+    assert 0.1 <= control.delta <= 2
+
+
+def test_every_field_has_a_sentence_with_its_source():
+    from acer.config import descriptions
+
+    texts = descriptions()
+    assert list(texts) == [field.name for field in dataclasses.fields(Config)]
+    for name in list(texts)[3:]:
+        assert any(word in texts[name] for word in ("Section", "Appendix", "Algorithm", "ours", "Mnih")), name
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"learning_rte": 1.0}, "did you mean 'learning_rate'"),
+        ({"learning_rate": "fast"}, "--learning-rate must be a number"),
+        ({"learning_rate": -1.0}, "must be positive"),
+        ({"learning_rate": math.nan}, "--learning-rate must be"),
+        ({"learning_rate": math.inf}, "finite"),
+        ({"steps": 1.5}, "whole number"),
+        ({"steps": True}, "whole number"),
+        ({"workers": 1}, "true or false"),
+        ({"hidden": [64, 0]}, "--hidden"),
+        ({"hidden": "64"}, "list of whole numbers"),
+        ({"gamma": 1.5}, "between 0 and 1"),
+        ({"trust_region": "sometimes"}, "one of projection, penalty, none"),
+        ({"environments": 6}, "multiple of"),
+        ({"replay_capacity": 5}, "holds no trajectory"),
+        ({"replay_start": 10**9}, "never reached"),
+        ({"on_policy": False, "replay_ratio": 0.0}, "nothing would be learnt"),
+        ({"algo": "a3c", "replay_ratio": 4.0}, "a3c has no replay"),
+        ({"algo": "tis", "trust_region": "projection"}, "no trust region"),
+        ({"algo": "no-truncation", "truncation": 5.0}, "--truncation inf"),
+        ({"algo": "no-retrace", "returns": "retrace"}, "--returns importance"),
+        ({"algo": "ppo"}, "one of acer, a3c"),
+        ({"preset": "mujoco"}, "one of classic, atari, control"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(settings, message):
+    with pytest.raises(SettingsError, match=message) as error:
+        defaults("X", False, **settings)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,130 @@
+"""Spaces, batches of environments, and the boundaries of episodes."""
+
+from functools import partial
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from environments import Corridor, Target
+from gymnasium import spaces
+
+from acer.envs import ActionSpec, ObservationSpec, known_names, make_batch, make_one
+from acer.rollout import Rollout
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "first"),
+    [
+        ("box", (1,), [0.0]),
+        ("discrete", (6,), [1, 0, 0, 0, 0, 0]),
+        ("dict", (3,), None),
+        ("tuple", (3,), [0, 1, 0]),
+    ],
+)
+@pytest.mark.parametrize("workers", [False, True])
+def test_vectors_of_every_supported_space(kind, shape, first, workers):
+    batch = make_batch(partial(Corridor, kind), 3, workers)
+    try:
+        x = batch.reset([1, 2, 3])
+        assert x.shape == (3, *shape)
+        assert x.dtype == np.float32
+        if first is not None:
+            np.testing.assert_array_equal(x[1], first)
+        step = batch.step(np.array([1, 1, 0]))
+        assert step.observations.shape == (3, *shape)
+        assert not np.array_equal(step.observations[0], x[0])
+        np.testing.assert_array_equal(step.observations[2], x[2])
+    finally:
+        batch.close()
+
+
+def test_flattening_agrees_with_gymnasium():
+    space = spaces.Dict(
+        {
+            "a": spaces.Discrete(3),
+            "b": spaces.Tuple((spaces.Box(-1, 1, (2, 2)), spaces.MultiDiscrete([2, 4]))),
+            "c": spaces.MultiBinary(3),
+        }
+    )
+    space.seed(0)
+    values = [space.sample() for _ in range(5)]
+    expected = np.stack([spaces.flatten(space, value) for value in values])
+    spec = ObservationSpec(space)
+    assert spec.shape == expected.shape[1:]
+    single = np.concatenate([spec.encode_one(value) for value in values])
+    np.testing.assert_allclose(single, expected, rtol=1e-6)
+    batched = gym.vector.utils.concatenate(space, values, gym.vector.utils.create_empty_array(space, 5))
+    np.testing.assert_allclose(spec.encode(batched, 5), expected, rtol=1e-6)
+    assert spec.holds(values[0])
+    assert not spec.holds(batched)
+
+
+def test_images_become_channels_first_and_stay_bytes():
+    space = spaces.Box(0, 255, (40, 48, 3), np.uint8)
+    spec = ObservationSpec(space)
+    image = np.random.default_rng(0).integers(256, size=(2, 40, 48, 3), dtype=np.uint8)
+    x = spec.encode(image, 2)
+    assert spec.shape == (3, 40, 48)
+    assert x.dtype == np.uint8
+    np.testing.assert_array_equal(x[1, 2], image[1, :, :, 2])
+    assert ObservationSpec(spaces.Box(0, 255, (4, 84, 84), np.uint8)).shape == (4, 84, 84)
+    assert ObservationSpec(spaces.Box(0, 255, (84, 84), np.uint8)).shape == (1, 84, 84)
+
+
+def test_actions_are_scaled_from_the_unit_range_and_clipped():
+    spec = ActionSpec(Target().action_space)
+    assert spec.size == 2
+    decoded = spec.decode(np.array([[-1.0, -1.0], [0.0, 0.0], [5.0, 0.5]], np.float32))
+    np.testing.assert_allclose(decoded[..., 0], [[0, -3], [5, -1], [10, 0]])
+    assert decoded.dtype == np.float64
+    np.testing.assert_array_equal(ActionSpec(spaces.Discrete(2, start=1)).decode(np.array([0, 1])), [1, 2])
+
+
+def test_own_environment_by_module_and_class():
+    env = make_one("environments:Corridor")
+    assert isinstance(env.unwrapped, Corridor)
+    assert "CartPole-v1" in known_names()
+    assert "CartPole-v0" not in known_names()
+
+
+def right(x):
+    return np.ones(len(x), np.int64), np.zeros((len(x), 2), np.float32)
+
+
+def test_dead_steps_are_marked_and_not_counted():
+    batch = make_batch(partial(Corridor, length=3), 2)
+    rollout = Rollout(batch, 8, 0.9, [0, 1])
+    trajectory, episodes = rollout.collect(right)
+    # Three steps to the end, one dead step, three steps, one dead step.
+    np.testing.assert_array_equal(trajectory.live[:, 0], [1, 1, 1, 0, 1, 1, 1, 0])
+    np.testing.assert_allclose(trajectory.discounts[:, 0], np.float32([0.9, 0.9, 0, 0, 0.9, 0.9, 0, 0]))
+    np.testing.assert_array_equal(trajectory.rewards[:, 0], [0, 0, 1, 0, 0, 0, 1, 0])
+    # The observation at a dead step is the true last one; the next is the new episode's first.
+    np.testing.assert_allclose(trajectory.observations[3, 0], 1.0)
+    np.testing.assert_allclose(trajectory.observations[4, 0], 0.0)
+    assert episodes == [(1.0, 3)] * 4
+
+
+def test_an_episode_that_ends_on_a_trajectorys_last_step():
+    batch = make_batch(partial(Corridor, length=4), 1)
+    rollout = Rollout(batch, 4, 0.9, [0])
+    first, episodes = rollout.collect(right)
+    assert first.live.all()
+    assert episodes == [(1.0, 4)]
+    second, episodes = rollout.collect(right)
+    np.testing.assert_array_equal(second.live[:, 0], [0, 1, 1, 1])
+    assert episodes == []
+    third, episodes = rollout.collect(right)
+    np.testing.assert_array_equal(third.live[:, 0], [1, 0, 1, 1])
+    assert episodes == [(1.0, 4)]
+
+
+def test_a_time_limit_keeps_its_discount():
+    def limited():
+        return gym.wrappers.TimeLimit(Corridor(length=50), 3)
+
+    trajectory, episodes = Rollout(make_batch(limited, 1), 5, 0.9, [0]).collect(right)
+    np.testing.assert_array_equal(trajectory.live[:, 0], [1, 1, 1, 0, 1])
+    np.testing.assert_allclose(trajectory.discounts[:, 0], np.float32([0.9, 0.9, 0.9, 0, 0.9]))
+    np.testing.assert_allclose(trajectory.observations[3, 0], 3 / 50)
+    assert episodes == [(0.0, 3)]
