@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import counting_rollout, trajectories
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from acer import returns
+from helpers import counting_rollout, trajectories
 
 STEPS, ACTORS = 6, 3
 
@@ -51,15 +51,15 @@ def drawn(seed: int, boundaries: bool = True) -> dict[str, Tensor]:
     }
 
 
-def looped(batch: dict[str, Tensor], v: Any, q: Any, c: Any) -> Tensor:
-    """The recursion, one actor and one step at a time; v, q, c give a number for (step, actor)."""
+def looped(batch: dict[str, Tensor], v: Tensor, q: Tensor, c: Tensor) -> Tensor:
+    """The recursion, one actor and one step at a time."""
     out = torch.zeros(STEPS, ACTORS, dtype=torch.float64)
     for b in range(ACTORS):
         for t in reversed(range(STEPS)):
             if t == STEPS - 1 or not batch["live"][t + 1, b]:
                 ahead = batch["values"][t + 1, b]
             else:
-                ahead = v(t + 1, b) + c(t + 1, b) * (out[t + 1, b] - q(t + 1, b))
+                ahead = v[t + 1, b] + c[t + 1, b] * (out[t + 1, b] - q[t + 1, b])
             out[t, b] = batch["rewards"][t, b] + batch["discounts"][t, b] * ahead
     return out
 
@@ -81,14 +81,13 @@ def test_rows_of_the_table(seed: int, lambda_: float) -> None:
         "k_step": returns.k_step(*steps_of(batch)),
         "degris": returns.degris(*steps_of(batch), rho, lambda_),
     }
-    v_row = lambda t, b: values[t, b]  # noqa: E731
-    q_row = lambda t, b: q[t, b]  # noqa: E731
+    one, zero = torch.ones_like(q), torch.zeros_like(q)
     expected = {
-        "retrace": looped(batch, v_row, q_row, lambda t, b: lambda_ * min(1, rho[t, b])),
-        "off_policy_corrected": looped(batch, v_row, q_row, lambda t, b: 1),
-        "tree_backup": looped(batch, v_row, q_row, lambda t, b: lambda_ * pi[t, b]),
-        "k_step": looped(batch, v_row, v_row, lambda t, b: 1),
-        "degris": looped(batch, lambda t, b: (1 - lambda_) * values[t, b], lambda t, b: 0, lambda t, b: lambda_ * rho[t, b]),
+        "retrace": looped(batch, values, q, lambda_ * rho.clamp(max=1)),
+        "off_policy_corrected": looped(batch, values, q, one),
+        "tree_backup": looped(batch, values, q, lambda_ * pi),
+        "k_step": looped(batch, values, values, one),
+        "degris": looped(batch, (1 - lambda_) * values, zero, lambda_ * rho),
     }
     for name, value in expected.items():
         torch.testing.assert_close(found[name][batch["live"]], value[batch["live"]], rtol=1e-12, atol=1e-12, msg=name)
@@ -132,13 +131,16 @@ def test_importance_sampling_by_hand() -> None:
     torch.testing.assert_close(returns.degris(*THREE, LOG_RHO.exp()), tensor(7.5, 26, 24))
 
 
-ROWS = {
-    "retrace": lambda *steps: returns.retrace(*steps, Q, returns.truncated_trace(LOG_RHO)),
-    "off_policy_corrected": lambda *steps: returns.off_policy_corrected(*steps, Q),
-    "tree_backup": lambda *steps: returns.tree_backup(*steps, Q, tensor(0.25, 0.25, 0.25)),
+# Each row as a function of (rewards, discounts, live, values); shorter trajectories take the last entries of the rest.
+ROWS: dict[str, Any] = {
+    "retrace": lambda *steps: returns.retrace(
+        *steps, Q[-len(steps[0]) :], returns.truncated_trace(LOG_RHO[-len(steps[0]) :])
+    ),
+    "off_policy_corrected": lambda *steps: returns.off_policy_corrected(*steps, Q[-len(steps[0]) :]),
+    "tree_backup": lambda *steps: returns.tree_backup(*steps, Q[-len(steps[0]) :], torch.full_like(steps[0], 0.25)),
     "k_step": returns.k_step,
-    "degris": lambda *steps: returns.degris(*steps, LOG_RHO.exp(), 0.5),
-    "importance_sampling": lambda *steps: returns.degris(*steps, LOG_RHO.exp()),
+    "degris": lambda *steps: returns.degris(*steps, LOG_RHO[-len(steps[0]) :].exp(), 0.5),
+    "importance_sampling": lambda *steps: returns.degris(*steps, LOG_RHO[-len(steps[0]) :].exp()),
 }
 
 
@@ -166,10 +168,8 @@ def test_a_lost_life_ends_the_return_while_the_next_step_lives(row: Any) -> None
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_one_step_bootstraps_from_the_next_state(row: Any) -> None:
-    """T = 1, the shortest trajectory; rows look only at the first entries of q and of the traces."""
-    long = row(REWARDS[-1:].expand(3), DISCOUNTS, LIVE, VALUES)
-    assert float(long[-1]) == 24
-    assert returns.k_step(REWARDS[-1:], DISCOUNTS[-1:], LIVE[-1:], VALUES[-2:]).tolist() == [24]
+    """T = 1, the shortest trajectory: 4 + 40/2."""
+    assert row(REWARDS[-1:], DISCOUNTS[-1:], LIVE[-1:], VALUES[-2:]).tolist() == [24]
 
 
 @settings(max_examples=20, deadline=None, derandomize=True)
@@ -283,13 +283,13 @@ def test_truncated_product_survives_extreme_weights() -> None:
 @pytest.mark.parametrize(
     ("truncates", "expected"),
     [
-        # γ = ½, V(x) = 100 · step. Terminated: 1 + (2 + 3/2)/2 = 2.75, 2 + 3/2 = 3.5, 3. Truncated: 3 + 300/2 = 153 at last.
+        # γ = ½, rewards 1, 2, 3. Terminated: 3, 2 + 3/2 and 1 + 3.5/2. Truncated where V = 300: 3 + 300/2 and so on.
         (False, [2.75, 3.5, 3.0]),
         (True, [40.25, 78.5, 153.0]),
     ],
 )
 def test_returns_of_real_episodes(truncates: bool, expected: list[float]) -> None:
-    """Episodes of three steps, cut into trajectories of every length: pieces bootstrap from exact values, so agree."""
+    """Episodes of three steps, cut into trajectories of any length: the pieces bootstrap from exact values and agree."""
     for k in (1, 2, 3, 4, 7):
         stream = trajectories(counting_rollout(3, k=k, truncates=truncates))
         for _ in range(6):

@@ -1,0 +1,229 @@
+"""The Python interface, and the same bits from the same seed."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from functools import partial
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from environments import Corridor, Target
+
+from acer import ACER, Callback
+from acer.config import ALGORITHMS
+from acer.errors import AcerError, CheckpointError, SettingsError
+
+SMALL = {"hidden": (16,), "replay_start": 320, "eval_episodes": 2}
+
+
+def bits(model):
+    return model._training.agent.home.theta.numpy().tobytes()
+
+
+def test_four_lines():
+    model = ACER("CartPole-v1", **SMALL).learn(700)
+    action, state = model.predict(np.zeros(4, np.float32), deterministic=True)
+    assert action in (0, 1)
+    assert state is None
+    assert model.steps >= 700
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_every_algorithm_moves_both_networks_and_stays_finite(env, algo):
+    if (env, algo) == ("CartPole-v1", "no-sdn"):
+        with pytest.raises(SettingsError, match="only continuous actions"):
+            ACER(env, algo=algo, **SMALL)
+        return
+    model = ACER(env, algo=algo, **SMALL)
+    home = model.agent.home
+    theta, average = home.theta.clone(), home.theta_a.clone()
+    model.learn(1_300)
+    assert torch.isfinite(home.theta).all()
+    assert not torch.equal(home.theta, theta)
+    assert not torch.equal(home.theta_a, average)
+    assert model._training.learner.skipped == 0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"trust_region": "penalty", "kl_weight": 0.5},
+        {"statistic": "probabilities"},
+        {"returns": "tree-backup", "trace_lambda": 0.9},
+        {"returns": "degris", "trace_lambda": 0.5},
+        {"layer_norm": True, "activation": "tanh"},
+        {"normalize_observations": True, "clip_rewards": True},
+        {"shared_torso": False, "learning_rate_decay": "linear"},
+        {"replay_ratio": 0.0},
+        {"replay_ratio": 0.5, "on_policy": False},
+        {"hidden": ()},
+    ],
+)
+def test_every_option_does_something(settings):
+    plain = ACER("CartPole-v1", **SMALL).learn(1_300)
+    other = ACER("CartPole-v1", **{**SMALL, **settings}).learn(1_300)
+    assert np.isfinite(np.frombuffer(bits(other), np.float32)).all()
+    assert bits(plain) != bits(other)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_same_seed_same_bits_twice_in_a_row(env):
+    first, second, other = (ACER(env, seed=seed, **SMALL).learn(1_300) for seed in (3, 3, 4))
+    assert bits(first) == bits(second)
+    assert bits(first) != bits(other)
+    assert first.evaluate(3).returns == second.evaluate(3).returns
+
+
+def test_same_seed_same_bits_across_processes():
+    code = (
+        "import hashlib; from acer import ACER; "
+        f"m = ACER('CartPole-v1', seed=5, **{SMALL!r}).learn(1_300); "
+        "print(hashlib.sha256(m.agent.home.theta.numpy().tobytes()).hexdigest())"
+    )
+    there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    here = hashlib.sha256(bits(ACER("CartPole-v1", seed=5, **SMALL).learn(1_300))).hexdigest()
+    assert here == there
+
+
+def test_learning_in_parts_is_learning_in_one():
+    whole = ACER("CartPole-v1", **SMALL).learn(1_600)
+    parts = ACER("CartPole-v1", **SMALL).learn(320)
+    parts.learn(1_600 - parts.steps)
+    assert parts.steps == whole.steps
+    assert bits(parts) == bits(whole)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_save_and_load(env, tmp_path):
+    model = ACER(env, normalize_observations=True, **SMALL).learn(700)
+    model.save(tmp_path / "m")
+    loaded = ACER.load(tmp_path / "m")
+    assert bits(loaded) == bits(model)
+    x = np.random.default_rng(0).normal(size=(7, *model.agent.observation.shape)).astype(np.float32)
+    np.testing.assert_array_equal(model.predict(x, deterministic=True)[0], loaded.predict(x, deterministic=True)[0])
+    loaded.learn(320)
+    model.save(tmp_path / "m")  # replaces a saved model
+    (tmp_path / "notes").mkdir()
+    with pytest.raises(CheckpointError, match="not a saved model"):
+        model.save(tmp_path / "notes")
+    assert {file.name for file in (tmp_path / "m").iterdir()} == {"model.safetensors", "state.json"}
+    with pytest.raises(CheckpointError, match="without its run"):
+        ACER.load(tmp_path / "m", resume=True)
+
+
+def test_resume_takes_learner_replay_streams_and_counters_along(tmp_path):
+    model = ACER("Pendulum-v1", **SMALL).learn(700, out=tmp_path / "run")
+    back = ACER.load(tmp_path / "run", resume=True)
+    a, b = model._training, back._training
+    assert bits(model) == bits(back)
+    for name in ("theta_a", "square"):
+        assert torch.equal(getattr(a.agent.home, name), getattr(b.agent.home, name))
+    assert (a.steps, a.meter.state(), a.evaluations) == (b.steps, b.meter.state(), b.evaluations)
+    for key, array in a.learner.replay.state().items():
+        np.testing.assert_array_equal(array, b.learner.replay.state()[key])
+    assert all(b.learner.rngs[n].bit_generator.state == r.bit_generator.state for n, r in a.learner.rngs.items())
+    back.learn(700)
+    assert back.steps >= 1_400
+
+
+def test_a_checkpoint_of_another_environment_is_refused(tmp_path):
+    ACER("CartPole-v1", **SMALL).save(tmp_path / "m")
+    with pytest.raises(CheckpointError, match="another environment") as error:
+        ACER.load(tmp_path / "m", env="Acrobot-v1")
+    assert "\n" not in str(error.value)
+    state = json.loads((tmp_path / "m" / "state.json").read_text())
+    state["config"]["hidden"] = [32]
+    (tmp_path / "m" / "state.json").write_text(json.dumps(state))
+    with pytest.raises(CheckpointError, match="the network needs"):
+        ACER.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("kind", ["box", "discrete", "dict", "tuple", "image"])
+def test_predict_takes_one_observation_or_many(kind):
+    env = gym.vector.SyncVectorEnv([partial(Corridor, kind)] * 3)
+    model = ACER(partial_named(kind), **SMALL)
+    one, _ = env.envs[0].reset()
+    action, _ = model.predict(one)
+    assert action in (1, 2)
+    many, _ = env.reset()
+    actions, state = model.predict(many, state=("kept",))
+    assert actions.shape == (3,)
+    assert set(actions.tolist()) <= {1, 2}
+    assert state == ("kept",)
+
+
+def partial_named(kind):
+    def corridor():
+        return Corridor(kind)
+
+    return corridor
+
+
+def test_predict_gives_actions_that_the_environment_takes():
+    model = ACER(Target, **SMALL)
+    action, _ = model.predict(np.zeros(2))
+    assert model.agent.action.space.contains(action)
+    assert model.predict(np.zeros((4, 2)))[0].shape == (4, 2, 1)
+
+
+def test_small_images_need_the_other_torso():
+    with pytest.raises(SettingsError, match="too small for the convolutions"):
+        ACER(partial_named("small-image"), **SMALL)
+    ACER(partial_named("small-image"), torso="mlp", **SMALL).learn(320)
+
+
+def test_images_train():
+    model = ACER(partial_named("image"), environments=4, trajectory_length=5, hidden=(16,), replay_start=20, eval_episodes=1)
+    theta = bits(model)
+    model.learn(40)
+    assert bits(model) != theta
+
+
+def test_stable_baselines_evaluates_our_model():
+    evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
+    from stable_baselines3.common.monitor import Monitor
+
+    model = ACER("CartPole-v1", **SMALL)
+    returns, lengths = evaluation.evaluate_policy(
+        model, Monitor(gym.make("CartPole-v1")), n_eval_episodes=3, return_episode_rewards=True
+    )
+    assert len(returns) == 3
+    assert returns == lengths
+    model = ACER("Pendulum-v1", **SMALL)
+    mean, _ = evaluation.evaluate_policy(model, Monitor(gym.make("Pendulum-v1")), n_eval_episodes=2)
+    assert mean < 0
+
+
+def test_callbacks_see_the_run_and_can_end_it(tmp_path):
+    seen = {"rollout": 0, "update": 0, "evaluation": 0}
+
+    class Count(Callback):
+        def on_rollout(self, training, report):
+            seen["rollout"] += 1
+            assert report.steps > 0
+            return training.steps < 1_000
+
+        def on_update(self, training, diagnostics):
+            seen["update"] += 1
+            assert "trust_region_active" in diagnostics
+
+        def on_evaluation(self, training, evaluation):
+            seen["evaluation"] += 1
+            assert len(evaluation.returns) == 2
+
+    model = ACER("CartPole-v1", eval_every=320, **SMALL).learn(100_000, callbacks=[Count()])
+    assert 1_000 <= model.steps < 1_400
+    assert seen["rollout"] == 4
+    assert seen["update"] == model._training.learner.updates
+    assert seen["evaluation"] >= 2
+
+
+def test_bad_settings_in_python_are_one_line():
+    for arguments in ({"env": "CartPool-v1"}, {"env": "CartPole-v1", "learning_rte": 1}, {"env": "CartPole-v1", "algo": "x"}):
+        with pytest.raises(AcerError) as error:
+            ACER(**arguments)
+        assert "\n" not in str(error.value)

@@ -1,0 +1,172 @@
+"""The projection as the solution of its quadratic program, and as something that holds the policy back."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from torch import Tensor
+
+from acer import algorithms, config, trust_region
+from acer.distributions import Categorical, Gaussian, Statistic
+from acer.update import Batch, diagnostics, update
+from helpers import architecture, learner
+
+FLOATS = st.floats(-100, 100, allow_subnormal=False)
+VECTORS = arrays.arrays(np.float64, st.shared(st.integers(1, 5), key="size"), elements=FLOATS)
+
+
+def tensor(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_projection_by_hand() -> None:
+    """k = (3, 4), g = (5, 5), δ = 10: kᵀg = 35, so z = g − (35 − 10)/25 k = (2, 1), where kᵀz = 10."""
+    torch.testing.assert_close(trust_region.project(tensor(5, 5), tensor(3, 4), 10.0), tensor(2, 1))
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(g=VECTORS, k=VECTORS, delta=st.floats(0, 10))
+def test_conditions_of_karush_kuhn_and_tucker(g: np.ndarray, k: np.ndarray, delta: float) -> None:
+    """min ½‖g − z‖² with kᵀz ≤ δ: stationary (z = g − λ k), feasible, λ ≥ 0, and λ (kᵀz − δ) = 0."""
+    assume(np.linalg.norm(k) > 1e-3)
+    z = trust_region.project(torch.from_numpy(g), torch.from_numpy(k), delta).numpy()
+    multiplier = float((g - z) @ k / (k @ k))
+    size = 1e-9 * (1 + np.linalg.norm(g) * np.linalg.norm(k))
+    np.testing.assert_allclose(z, g - multiplier * k, atol=size)
+    assert k @ z <= delta + size
+    assert multiplier * (k @ k) >= -size
+    assert abs(multiplier * (k @ z - delta)) <= size * (1 + abs(multiplier))
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(g=VECTORS, k=VECTORS, other=VECTORS, delta=st.floats(0, 10))
+def test_no_feasible_point_is_nearer(g: np.ndarray, k: np.ndarray, other: np.ndarray, delta: float) -> None:
+    assume(np.linalg.norm(k) > 1e-3)
+    z = trust_region.project(torch.from_numpy(g), torch.from_numpy(k), delta).numpy()
+    if k @ other > delta:
+        other = other - (k @ other - delta) / (k @ k) * k  # feasible now
+    assert np.linalg.norm(g - z) <= np.linalg.norm(g - other) + 1e-9 * (1 + np.linalg.norm(g))
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(g=VECTORS, k=VECTORS)
+def test_a_gradient_within_the_bound_is_left_alone(g: np.ndarray, k: np.ndarray) -> None:
+    delta = max(0.0, float(k @ g)) * (1 + 1e-9) + 1e-9
+    assert trust_region.project(torch.from_numpy(g), torch.from_numpy(k), delta).tolist() == g.tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("delta", [0.0, 1.0, math.inf])
+def test_no_divergence_means_no_constraint(dtype: torch.dtype, delta: float) -> None:
+    """k = 0, where π = π_a: the constraint is 0 ≤ δ."""
+    g = torch.tensor([1e6, -3.0, 0.0], dtype=dtype)
+    assert trust_region.project(g, torch.zeros(3, dtype=dtype), delta).tolist() == g.tolist()
+
+
+def test_steps_are_projected_one_by_one() -> None:
+    """[T, B, n]: each step has a multiplier of its own, and the ones that are free stay as they are."""
+    generator = torch.Generator().manual_seed(0)
+    g, k = (torch.randn(4, 3, 5, generator=generator, dtype=torch.float64) * 3 for _ in range(2))
+    found = trust_region.project(g, k, 1.0)
+    alone = [[trust_region.project(g[t, b], k[t, b], 1.0) for b in range(3)] for t in range(4)]
+    torch.testing.assert_close(found, torch.stack([torch.stack(row) for row in alone]))
+    moved = (found != g).any(-1)
+    assert moved.any() and not moved.all()
+
+
+def test_penalty_is_the_gradient_of_the_penalised_objective() -> None:
+    """g − w k, where k is the gradient of the divergence: ∇_φ (gᵀφ − w D_KL) by automatic differentiation."""
+    f = Categorical(4)
+    phi = torch.randn(4, generator=torch.Generator().manual_seed(1), dtype=torch.float64).requires_grad_()
+    phi_a = f.statistics(torch.randn(4, generator=torch.Generator().manual_seed(2), dtype=torch.float64))
+    g = tensor(1, -2, 0.5, 3)
+    (g @ phi - 0.7 * f.kl(phi_a, f.statistics(phi))).backward()
+    k = f.kl_gradient(phi_a, f.statistics(phi.detach()))
+    torch.testing.assert_close(trust_region.penalize(g, k, weight=0.7), phi.grad)
+
+
+def test_free_is_free() -> None:
+    g, k = tensor(1, 2), tensor(3, 4)
+    assert trust_region.free(g, k).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("f", [Categorical(3), Categorical(3, "probabilities"), Gaussian(2)])
+def test_a_small_step_along_z_raises_the_divergence_by_at_most_delta(f: Categorical | Gaussian) -> None:
+    """What δ bounds: the rate at which D_KL grows as φ moves along z. Along g it grows faster."""
+    generator = torch.Generator().manual_seed(3)
+    outputs = torch.randn(2, f.outputs, generator=generator, dtype=torch.float64)
+    phi_a, phi = f.statistics(outputs)
+    k = f.kl_gradient(phi_a, phi)
+    g, delta, step = 5 * k + tensor(1, -1, 0)[: f.outputs], 0.5, 1e-6
+
+    def growth(direction: Tensor) -> float:
+        if isinstance(f, Categorical) and f.statistic == "probabilities":
+            moved = (phi.exp() + step * direction).log()  # φ itself moves, off the simplex if need be
+        else:
+            moved = phi + step * direction
+            moved = f.statistics(moved)
+        return float((f.kl(phi_a, moved) - f.kl(phi_a, phi)) / step)
+
+    assert growth(trust_region.project(g, k, delta)) == pytest.approx(delta, abs=1e-3)
+    assert growth(g) > 2 * delta
+
+
+def one_step(
+    statistic: Statistic, logits: list[float], logits_a: list[float], reward: float
+) -> tuple[float, dict[str, Tensor]]:
+    """An update of one step with Q = 0, δ = 1: the share of active steps, and the gradients of both heads' biases."""
+    f = Categorical(len(logits), statistic)
+    chosen = config.defaults("one", continuous=False, statistic=statistic, hidden=(), entropy_weight=0.0)
+    made = learner(architecture(chosen, f, observation=1), seed=0)
+    for head, values in ((made.network.policy.head, logits), (made.average.head, logits_a)):
+        head.weight.data.zero_()
+        head.bias.data.copy_(tensor(*values))
+    assert made.network.q_head is not None
+    made.network.q_head.weight.data.zero_()
+    made.network.q_head.bias.data.zero_()
+    mu = f.statistics(tensor(*logits)).reshape(1, 1, -1)
+    one = torch.ones(1, 1, dtype=torch.float64)
+    batch = Batch(
+        torch.ones(2, 1, 1),
+        torch.zeros(1, 1, dtype=torch.long),
+        reward * one,
+        0 * one,
+        torch.ones(1, 1, dtype=torch.bool),
+        mu,
+    )
+    method = algorithms.method(chosen, f)
+    outcome = update(made.network, made.average, batch, method, torch.empty(0))
+    grads = {"projected": made.network.policy.head.bias.grad.clone()}
+    made.home.gradient.zero_()
+    free = algorithms.method(
+        config.defaults("one", False, algo="no-trust-region", statistic=statistic, entropy_weight=0.0), f
+    )
+    update(made.network, made.average, batch, free, torch.empty(0))
+    grads["free"] = made.network.policy.head.bias.grad.clone()
+    return float(diagnostics(method, outcome)["trust_region_active"]), grads
+
+
+def test_active_means_that_the_parameters_gradient_changed() -> None:
+    """Probabilities at π = π_a: k = −1 binds, but softmax takes a common shift of all φ away. That is not activity."""
+    active, grads = one_step("probabilities", [0.0, 1.0, -1.0], [0.0, 1.0, -1.0], reward=-20.0)
+    torch.testing.assert_close(grads["projected"], grads["free"])
+    assert active == 0
+
+
+@pytest.mark.parametrize("statistic", ["logits", "probabilities"])
+def test_active_where_the_projection_holds_back(statistic: Statistic) -> None:
+    """π has run ahead of π_a towards action 0, and a large reward pulls it further; or away, with probabilities."""
+    reward = 20.0 if statistic == "logits" else -20.0
+    active, grads = one_step(statistic, [2.0, 0.0, 0.0], [0.0, 0.0, 0.0], reward)
+    assert active == 1
+    assert grads["projected"].norm() < 0.9 * grads["free"].norm()
+
+
+def test_a_pull_back_towards_the_average_is_free() -> None:
+    active, grads = one_step("logits", [2.0, 0.0, 0.0], [0.0, 0.0, 0.0], reward=-20.0)
+    assert active == 0
+    torch.testing.assert_close(grads["projected"], grads["free"])
