@@ -4,7 +4,12 @@ from pathlib import Path
 
 from acer.config import PRESETS, defaults, descriptions
 
-COLUMNS = [(preset, continuous) for preset in PRESETS for continuous in (False, True) if (preset, continuous) != ("atari", True)]
+COLUMNS = [
+    (preset, continuous)
+    for preset in PRESETS
+    for continuous in (False, True)
+    if (preset, continuous) != ("atari", True)
+]
 
 
 def text() -> str:
@@ -13,9 +18,10 @@ def text() -> str:
     lines = [
         "# Settings",
         "",
-        "Every setting is a flag of `acer train` (`--learning-rate 1e-3`), a keyword of `ACER(…)` (`learning_rate=1e-3`)",
-        "and a key of `config.json`. The columns are the presets' defaults for `acer`; the other algorithms change what their",
-        "name says. A sentence ends with the setting's place in the paper, or with *ours*.",
+        "Every setting is a flag of `acer train` (`--learning-rate 1e-3`), a keyword of `ACER(…)`",
+        "(`learning_rate=1e-3`) and a key of `config.json`. The columns are the presets' defaults for `acer`; the",
+        "other algorithms change what their name says. A sentence ends with the setting's place in the paper, or with",
+        "*ours*.",
         "",
         f"| setting | {' | '.join(heads)} | what it is |",
         f"|---|{'---|' * (len(heads) + 1)}",

@@ -3,12 +3,15 @@
 Exit codes: 0 done; 2 something that you can mend (one line on standard error says what); 130 interrupted, after saving.
 """
 
+import contextlib
 import dataclasses
+import io
+import itertools
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
@@ -19,6 +22,7 @@ from acer.display import errors
 from acer.errors import AcerError, SettingsError
 
 INTERRUPTED = 130
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,14 +40,14 @@ def train(args: list[str]) -> int:
     """Train an agent: acer train ENV [flags]; every setting is a flag."""
     wants_help = any(flag in args for flag in ("-h", "--help"))
     # Once for what decides the defaults (environment, preset, algorithm, file), once more with those defaults.
-    first = _parse(TrainFlags, "train", [a for a in args if a not in ("-h", "--help")], TrainFlags(Config()))
+    first = _parse_train([a for a in args if a not in ("-h", "--help")], TrainFlags(Config()))
     given = read_file(first.config) if first.config else {}
     for name in ("env", "preset", "algo"):
         value = getattr(first.settings, name)
         if value != getattr(Config(), name) or name not in given:
             given[name] = value
     if wants_help and not given["env"]:
-        _parse(TrainFlags, "train", args, TrainFlags(Config()))
+        _parse_train(args, TrainFlags(Config()))
     if not given["env"]:
         raise SettingsError(
             "no environment given; name one, for example: acer train CartPole-v1 (`acer envs` lists all)"
@@ -53,7 +57,7 @@ def train(args: list[str]) -> int:
     from acer.training import Training
 
     default = defaults(given.pop("env"), is_continuous(str(first.settings.env or _env_of(first.config))), **given)
-    flags = _parse(TrainFlags, "train", args, dataclasses.replace(first, settings=default))
+    flags = _parse_train(args, dataclasses.replace(first, settings=default))
     config = validate(flags.settings)
     out = flags.out or Path("runs") / f"{_file_name(config.env)}-{config.algo}-{config.seed}"
     training = Training(config)  # before the directory is made: a mistake leaves nothing behind
@@ -254,7 +258,7 @@ def main() -> None:
         elif name == "train":
             code = train(args)
         else:
-            code = tyro.cli(COMMANDS[name], prog=f"acer {name}", args=args)
+            code = _parse(COMMANDS[name], name, args)
     except AcerError as error:
         errors.print(f"acer: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         code = error.exit_code
@@ -292,8 +296,26 @@ def _usage() -> str:
     return "\n".join(lines)
 
 
-def _parse(kind: type[TrainFlags], name: str, args: list[str], default: TrainFlags) -> TrainFlags:
-    return tyro.cli(kind, prog=f"acer {name}", args=args, default=default, description=train.__doc__)
+def _parse(what: Callable[..., T], name: str, args: list[str], **options: Any) -> T:
+    """tyro's parser, whose framed messages become one line."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            parsed: T = tyro.cli(what, prog=f"acer {name}", args=args, **options)
+            return parsed
+    except SystemExit as end:
+        if end.code in (0, None):
+            raise
+        lines = [line.strip("╭╮╰╯│─ ") for line in said.getvalue().splitlines()[1:]]
+        wrong = " ".join(itertools.takewhile(bool, lines))
+        meant = lines.index("Perhaps you meant:") if "Perhaps you meant:" in lines else len(lines)
+        near = [line.split()[0] for line in lines[meant:] if line.startswith("--")]
+        hint = f"; did you mean {' or '.join(near[:2])}?" if near else ""
+        raise SettingsError(f"{wrong}{hint} (acer {name} --help)") from None
+
+
+def _parse_train(args: list[str], default: TrainFlags) -> TrainFlags:
+    return _parse(TrainFlags, "train", args, default=default, description=train.__doc__)
 
 
 def _env_of(file: Path | None) -> str:
