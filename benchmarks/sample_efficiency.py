@@ -1,8 +1,8 @@
 """How many steps ACER and A3C need on CartPole: results/classic/sample_efficiency.csv.
 
 Both with the `classic` preset, on the same five learning rates, five seeds each, within 300,000 steps. A run has
-arrived when an evaluation (every 2,000 steps, 20 episodes, mode action) gives 475, and ends there. For each algorithm the
-best learning rate counts, by the median over seeds; runs that never arrive count as the whole budget.
+arrived when an evaluation (every 2,000 steps, 20 episodes, mode action) gives 475, and ends there. For each algorithm
+the best learning rate counts, by the median over seeds; runs that never arrive count as the whole budget.
 """
 
 import csv

@@ -1,6 +1,6 @@
 """Small environments that the tests train on, record, or break."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -10,7 +10,7 @@ from gymnasium import spaces
 class Corridor(gym.Env[Any, Any]):
     """Walk right to the end of a short corridor; dict, tuple and discrete observations by choice."""
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 10}
 
     def __init__(self, kind: str = "box", length: int = 5, render_mode: str | None = None) -> None:
         self.kind, self.length, self.render_mode = kind, length, render_mode

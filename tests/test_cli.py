@@ -41,7 +41,10 @@ def run(tmp_path_factory):
     """A short CartPole run."""
     out = tmp_path_factory.mktemp("runs") / "cartpole"
     done = subprocess.run(
-        [sys.executable, "-m", "acer", "train", "CartPole-v1", "--out", str(out), *SHORT], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "acer", "train", "CartPole-v1", "--out", str(out), *SHORT],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "Training acer on CartPole-v1" in done.stderr

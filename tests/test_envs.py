@@ -5,11 +5,11 @@ from functools import partial
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import Corridor, Target
 from gymnasium import spaces
 
 from acer.envs import ActionSpec, ObservationSpec, known_names, make_batch, make_one
 from acer.rollout import Rollout
+from environments import Corridor, Target
 
 
 @pytest.mark.parametrize(

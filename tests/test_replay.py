@@ -11,7 +11,9 @@ from acer.rollout import FIELDS, Trajectory
 
 def trajectory(rng, length=4, count=3, pixels=False):
     shape = (length + 1, count, 2, 5, 5) if pixels else (length + 1, count, 6)
-    observations = rng.integers(256, size=shape, dtype=np.uint8) if pixels else rng.normal(size=shape).astype(np.float32)
+    observations = (
+        rng.integers(256, size=shape, dtype=np.uint8) if pixels else rng.normal(size=shape).astype(np.float32)
+    )
     return Trajectory(
         observations,
         rng.integers(4, size=(length, count)),

@@ -1,4 +1,4 @@
-"""Every row of the table of returns: against loops, against numbers derived by hand, and in the limits that tie rows."""
+"""Every row of the table of returns: against loops, against numbers by hand, and in the limits that tie rows."""
 
 import math
 from typing import Any
@@ -289,7 +289,7 @@ def test_truncated_product_survives_extreme_weights() -> None:
     ],
 )
 def test_returns_of_real_episodes(truncates: bool, expected: list[float]) -> None:
-    """Episodes of three steps, cut into trajectories of any length: the pieces bootstrap from exact values and agree."""
+    """Episodes of three steps, cut into trajectories of any length: pieces bootstrap from exact values and agree."""
     for k in (1, 2, 3, 4, 7):
         stream = trajectories(counting_rollout(3, k=k, truncates=truncates))
         for _ in range(6):

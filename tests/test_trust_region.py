@@ -1,6 +1,7 @@
 """The projection as the solution of its quadratic program, and as something that holds the policy back."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -101,14 +102,13 @@ def test_a_small_step_along_z_raises_the_divergence_by_at_most_delta(f: Categori
     outputs = torch.randn(2, f.outputs, generator=generator, dtype=torch.float64)
     phi_a, phi = f.statistics(outputs)
     k = f.kl_gradient(phi_a, phi)
-    g, delta, step = 5 * k + tensor(1, -1, 0)[: f.outputs], 0.5, 1e-6
+    g, delta, step = 50 * k + tensor(1, -1, 0)[: f.outputs], 0.5, 1e-7
 
     def growth(direction: Tensor) -> float:
         if isinstance(f, Categorical) and f.statistic == "probabilities":
             moved = (phi.exp() + step * direction).log()  # φ itself moves, off the simplex if need be
         else:
-            moved = phi + step * direction
-            moved = f.statistics(moved)
+            moved = f.statistics(phi + step * direction)
         return float((f.kl(phi_a, moved) - f.kl(phi_a, phi)) / step)
 
     assert growth(trust_region.project(g, k, delta)) == pytest.approx(delta, abs=1e-3)
@@ -118,7 +118,7 @@ def test_a_small_step_along_z_raises_the_divergence_by_at_most_delta(f: Categori
 def one_step(
     statistic: Statistic, logits: list[float], logits_a: list[float], reward: float
 ) -> tuple[float, dict[str, Tensor]]:
-    """An update of one step with Q = 0, δ = 1: the share of active steps, and the gradients of both heads' biases."""
+    """One step with Q = 0 and δ = 1: the share of active steps, the logits' gradient with projection and without."""
     f = Categorical(len(logits), statistic)
     chosen = config.defaults("one", continuous=False, statistic=statistic, hidden=(), entropy_weight=0.0)
     made = learner(architecture(chosen, f, observation=1), seed=0)
@@ -130,22 +130,12 @@ def one_step(
     made.network.q_head.bias.data.zero_()
     mu = f.statistics(tensor(*logits)).reshape(1, 1, -1)
     one = torch.ones(1, 1, dtype=torch.float64)
-    batch = Batch(
-        torch.ones(2, 1, 1),
-        torch.zeros(1, 1, dtype=torch.long),
-        reward * one,
-        0 * one,
-        torch.ones(1, 1, dtype=torch.bool),
-        mu,
-    )
+    batch = Batch(one.expand(2, 1).unsqueeze(-1), (0 * one).long(), reward * one, 0 * one, one.bool(), mu)
     method = algorithms.method(chosen, f)
     outcome = update(made.network, made.average, batch, method, torch.empty(0))
     grads = {"projected": made.network.policy.head.bias.grad.clone()}
     made.home.gradient.zero_()
-    free = algorithms.method(
-        config.defaults("one", False, algo="no-trust-region", statistic=statistic, entropy_weight=0.0), f
-    )
-    update(made.network, made.average, batch, free, torch.empty(0))
+    update(made.network, made.average, batch, replace(method, constrain=trust_region.free), torch.empty(0))
     grads["free"] = made.network.policy.head.bias.grad.clone()
     return float(diagnostics(method, outcome)["trust_region_active"]), grads
 
@@ -159,11 +149,13 @@ def test_active_means_that_the_parameters_gradient_changed() -> None:
 
 @pytest.mark.parametrize("statistic", ["logits", "probabilities"])
 def test_active_where_the_projection_holds_back(statistic: Statistic) -> None:
-    """π has run ahead of π_a towards action 0, and a large reward pulls it further; or away, with probabilities."""
+    """π is away from π_a. With logits a reward that pulls it further is held back; probabilities bind on a penalty."""
     reward = 20.0 if statistic == "logits" else -20.0
     active, grads = one_step(statistic, [2.0, 0.0, 0.0], [0.0, 0.0, 0.0], reward)
     assert active == 1
-    assert grads["projected"].norm() < 0.9 * grads["free"].norm()
+    assert (grads["projected"] - grads["free"]).norm() > 0.01 * grads["free"].norm()
+    if statistic == "logits":
+        assert grads["projected"].norm() < 0.9 * grads["free"].norm()
 
 
 def test_a_pull_back_towards_the_average_is_free() -> None:

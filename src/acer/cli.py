@@ -53,16 +53,18 @@ def train(args: list[str]) -> int:
             "no environment given; name one, for example: acer train CartPole-v1 (`acer envs` lists all)"
         )
 
-    from acer.model import claim, is_continuous
+    from acer.envs import spaces_of
+    from acer.model import claim
     from acer.training import Training
 
-    default = defaults(given.pop("env"), is_continuous(str(first.settings.env or _env_of(first.config))), **given)
+    _, action = spaces_of(given["env"])
+    default = defaults(given.pop("env"), action.continuous, **given)
     flags = _parse_train(args, dataclasses.replace(first, settings=default))
     config = validate(flags.settings)
     out = flags.out or Path("runs") / f"{_file_name(config.env)}-{config.algo}-{config.seed}"
-    training = Training(config)  # before the directory is made: a mistake leaves nothing behind
+    training = Training(config, directory=out)
+    _ = training.learner  # its environments start before the directory is made: a mistake leaves nothing behind
     claim(out, config)
-    training.directory = out
     _say(
         f"Training {config.algo} on {config.env} for {config.steps:,} steps "
         f"(preset {config.preset}, seed {config.seed}) in {out}"
@@ -316,10 +318,6 @@ def _parse(what: Callable[..., T], name: str, args: list[str], **options: Any) -
 
 def _parse_train(args: list[str], default: TrainFlags) -> TrainFlags:
     return _parse(TrainFlags, "train", args, default=default, description=train.__doc__)
-
-
-def _env_of(file: Path | None) -> str:
-    return str(read_file(file).get("env", "")) if file else ""
 
 
 def _file_name(env: str) -> str:

@@ -133,6 +133,8 @@ class Config:
     """Steps between evaluations during training; there is always one at the end; 0 for none before it (ours)."""
     eval_episodes: int = 20
     """Episodes of each evaluation (ours)."""
+    eval_limit: int = 27_000
+    """Steps after which an evaluation's episode is cut, for environments that need not end (ours; Atari's cap)."""
     checkpoint_every: int = 100_000
     """Steps between checkpoints; there is always one at the end (ours)."""
     keep_checkpoints: int = 2
@@ -141,7 +143,14 @@ class Config:
 
 # What each preset changes, for any kind of action and for each; `Config` says what the paper fixes.
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "classic": {"any": {}, "discrete": {}, "continuous": {"entropy_weight": 0.0}},
+    "classic": {
+        "any": {"learning_rate": 7e-4, "learning_rate_decay": "linear", "rmsprop_epsilon": 1e-5, "hidden": (64, 64),
+                "shared_torso": False, "replay_capacity": 5_000, "replay_start": 1_000, "trajectory_length": 20,
+                "trajectories_per_update": 4, "delta": 1.0, "max_gradient_norm": 10.0},
+        "discrete": {"reward_scale": 0.03, "entropy_weight": 0.001, "truncation": 10.0, "alpha": 0.99},
+        "continuous": {"reward_scale": 0.01, "entropy_weight": 0.0, "truncation": 5.0, "alpha": 0.995, "sigma": 0.3,
+                       "normalize_observations": True, "on_policy": False},
+    },
     "atari": {
         "any": {"replay_capacity": 50_000, "trajectory_length": 20, "truncation": 10.0, "delta": 1.0, "alpha": 0.99,
                 "hidden": (512,), "clip_rewards": True, "steps": 10_000_000, "replay_start": 20_000,
@@ -191,7 +200,7 @@ def validate(config: Config) -> Config:
     c = config
     need(bool(c.env), "no environment given; name one, for example CartPole-v1 (`acer envs` lists all)")
     for name in ("steps", "environments", "trajectory_length", "trajectories_per_update", "replay_capacity",
-                 "sdn_samples", "advantage_hidden", "log_every", "eval_episodes", "keep_checkpoints",
+                 "sdn_samples", "advantage_hidden", "log_every", "eval_episodes", "eval_limit", "keep_checkpoints",
                  "checkpoint_every"):  # fmt: skip
         need(getattr(c, name) >= 1, f"{_flag(name)} must be at least 1, not {getattr(c, name)}")
     for name in ("seed", "replay_ratio", "replay_start", "truncation", "delta", "kl_weight", "entropy_weight",

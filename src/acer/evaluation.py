@@ -1,5 +1,6 @@
 """Evaluation: a policy's returns in environments and on seeds that it did not train on."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +29,18 @@ class Evaluation:
 
 
 def evaluate(
-    agent: Agent, env: EnvBatch, episodes: int, seeds: np.random.SeedSequence, deterministic: bool
+    agent: Agent,
+    env: EnvBatch,
+    episodes: int,
+    seeds: np.random.SeedSequence,
+    deterministic: bool,
+    limit: int,
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> Evaluation:
-    """Plays `episodes` episodes. Each environment has its own share of them, so that short ones are not favoured."""
+    """Plays `episodes` episodes. Each environment has its own share of them, so that short ones are not favoured.
+
+    An episode of `limit` steps is cut: it counts as it stands.
+    """
     env_seeds, acting = seeds.spawn(2)
     rng = np.random.default_rng(acting)
     quota = np.full(env.count, episodes // env.count) + (np.arange(env.count) < episodes % env.count)
@@ -39,6 +49,8 @@ def evaluate(
     returns, lengths = np.zeros(env.count), np.zeros(env.count, np.int64)
     finished: list[list[tuple[float, int]]] = [[] for _ in range(env.count)]
     while any(len(done) < share for done, share in zip(finished, quota, strict=True)):
+        if interrupted():
+            raise KeyboardInterrupt
         noise = None if deterministic else agent.distribution.noise(rng, (env.count,))
         actions, _ = agent.act(x, noise)
         step = env.step(actions)
@@ -46,8 +58,11 @@ def evaluate(
         returns += step.rewards
         lengths += alive
         alive = ~step.ends_episode
-        for i in np.flatnonzero(step.ends_episode):
+        too_long = alive & (lengths >= limit)
+        for i in np.flatnonzero(step.ends_episode | too_long):
             finished[i].append((float(returns[i]), int(lengths[i])))
             returns[i], lengths[i] = 0.0, 0
+        if too_long.any():
+            x = env.restart(too_long)
     kept = [episode for done, share in zip(finished, quota, strict=True) for episode in done[:share]]
     return Evaluation([r for r, _ in kept], [n for _, n in kept], deterministic)

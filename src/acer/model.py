@@ -12,7 +12,7 @@ from acer import config as configuration
 from acer.actor_learner import Agent
 from acer.callbacks import Callback
 from acer.config import Config
-from acer.envs import ActionSpec, make_one
+from acer.envs import spaces_of
 from acer.envs.registry import EnvMaker
 from acer.errors import CheckpointError, SettingsError
 from acer.evaluation import Evaluation
@@ -28,7 +28,7 @@ class ACER:
 
     def __init__(self, env: str | EnvMaker, *, preset: str = "classic", algo: str = "acer", **settings: Any) -> None:
         name = env if isinstance(env, str) else f"{env.__module__}:{getattr(env, '__qualname__', 'environment')}"
-        config = configuration.defaults(name, is_continuous(env), preset, algo, **settings)
+        config = configuration.defaults(name, spaces_of(env)[1].continuous, preset, algo, **settings)
         self._adopt(Training(config, env))
 
     def _adopt(self, training: Training) -> None:
@@ -66,7 +66,7 @@ class ACER:
         if out is not None:
             claim(Path(out), training.config)
             training.directory = Path(out)
-        training.stopping = False
+        training.stopping = training.interrupted = False
         training.run(shown=progress)
         return self
 
@@ -127,15 +127,6 @@ class ACER:
     def close(self) -> None:
         """Ends the environments."""
         self._training.close()
-
-
-def is_continuous(env: str | EnvMaker) -> bool:
-    """Which kind of action the environment takes."""
-    one = make_one(env)
-    try:
-        return ActionSpec(one.action_space).continuous
-    finally:
-        one.close()
 
 
 def claim(directory: Path, config: Config) -> None:

@@ -7,6 +7,8 @@ from torch import Tensor
 def clip_by_norm(gradient: Tensor, largest: float) -> Tensor:
     """Scales the flat gradient in place so that its norm is at most `largest`; returns the norm before clipping."""
     norm: Tensor = torch.linalg.vector_norm(gradient)
+    if norm == torch.inf:  # the squares may overflow though the gradient is finite
+        norm = torch.linalg.vector_norm(gradient, dtype=torch.float64)
     if norm > largest:
         gradient.mul_(largest / norm)
     return norm

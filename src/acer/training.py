@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -23,7 +24,7 @@ from acer.actor_learner import ActorLearner, Agent, Report
 from acer.callbacks import Callback
 from acer.config import Config
 from acer.display import Display
-from acer.envs import EnvBatch, make_batch
+from acer.envs import EnvBatch, make_batch, spaces_of
 from acer.envs.registry import EnvMaker
 from acer.errors import AcerError, CheckpointError
 from acer.evaluation import Evaluation, evaluate
@@ -44,23 +45,28 @@ class Training:
     ) -> None:
         self.config, self.directory, self.callbacks = config, directory, callbacks
         self.env_source: str | EnvMaker = env or config.env
-        self.env = make_batch(self.env_source, config.environments, config.workers)
+        observation, action = spaces_of(self.env_source)
+        init, self._learner_seeds, self._evaluation_seeds = np.random.SeedSequence(config.seed).spawn(3)
+        self.agent = Agent(config, observation, action, int(init.generate_state(1)[0]))
         self._evaluation_env: EnvBatch | None = None
-        init, learner, self._evaluation_seeds = np.random.SeedSequence(config.seed).spawn(3)
-        self.agent = Agent(config, self.env.observation, self.env.action, int(init.generate_state(1)[0]))
         use_threads(config, self.agent)
-        self.learner = ActorLearner(self.agent, self.env, learner)
-        self.learner.on_update = self._updated
         self.meter = Meter()
         self.seconds = 0.0  # spent training, over all sessions of the run
         self.evaluations = 0
-        self.stopping = False
+        self.stopping = False  # asked to, by a callback or a signal
+        self.interrupted = False  # by a signal
         self._checkpointed = 0
+
+    @cached_property
+    def learner(self) -> ActorLearner:
+        """The actor-learner with its batch of environments, made when there is something to learn."""
+        env = make_batch(self.env_source, self.config.environments, self.config.workers)
+        return ActorLearner(self.agent, env, self._learner_seeds)
 
     @property
     def steps(self) -> int:
         """Environment steps done."""
-        return self.learner.steps
+        return self.learner.steps if "learner" in vars(self) else 0
 
     def set_config(self, config: Config) -> None:
         """Another number of steps for the same run."""
@@ -83,6 +89,8 @@ class Training:
 
     def run(self, shown: bool = False) -> None:
         """Trains until `config.steps`, or until asked to stop; saves at the end, however it comes."""
+        asked = any(type(callback).on_update is not Callback.on_update for callback in self.callbacks)
+        self.learner.on_update = self._updated if asked else None
         began, before = time.perf_counter(), self.seconds
         with _Logs(self) as logs, _stop_on_signals(self), Display(
             self.config.env, self.config.steps, self.steps, shown
@@ -102,9 +110,7 @@ class Training:
                         display.show(self.steps, self.meter.return_mean, row["steps_per_second"])
                         last_row, last_time = self.steps, now
                     if _due(self.config.eval_every, self.steps, report.steps) or self.steps >= self.config.steps:
-                        result = self.evaluate(self.config.eval_episodes)
-                        logs.evaluation(self._evaluation_row(result))
-                        display.say(f"{self.steps:>12,} steps  evaluation {result.mean:,.1f} ± {result.std:,.1f}")
+                        self._log_evaluation(logs, display)
                     if _due(self.config.checkpoint_every, self.steps, report.steps):
                         self.checkpoint()
             finally:
@@ -123,7 +129,15 @@ class Training:
             root = self._evaluation_seeds
             seeds = np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, self.evaluations))
             self.evaluations += 1
-        result = evaluate(self.agent, self._evaluation_env, episodes, seeds, deterministic)
+        result = evaluate(
+            self.agent,
+            self._evaluation_env,
+            episodes,
+            seeds,
+            deterministic,
+            self.config.eval_limit,
+            interrupted=lambda: self.interrupted,
+        )
         for callback in self.callbacks:
             if callback.on_evaluation(self, result) is False:
                 self.stopping = True
@@ -131,7 +145,8 @@ class Training:
 
     def close(self) -> None:
         """Ends the environments."""
-        self.env.close()
+        if "learner" in vars(self):
+            self.learner.rollout.env.close()
         if self._evaluation_env is not None:
             self._evaluation_env.close()
 
@@ -209,8 +224,9 @@ class Training:
             self.agent.use_moments()
 
     def _spaces(self) -> dict[str, Any]:
-        kind = "continuous" if self.env.action.continuous else "discrete"
-        return {"observation": list(self.env.observation.shape), "actions": kind, "size": self.env.action.size}
+        observation, action = self.agent.observation, self.agent.action
+        kind = "continuous" if action.continuous else "discrete"
+        return {"observation": list(observation.shape), "actions": kind, "size": action.size}
 
     # ------------------------------------------------------------------ moments of the run
 
@@ -226,6 +242,14 @@ class Training:
             "return_std": result.std, "return_min": min(result.returns), "return_max": max(result.returns),
             "length_mean": float(np.mean(result.lengths)), "policy": "mode" if result.deterministic else "sampled",
         }  # fmt: skip
+
+    def _log_evaluation(self, logs: "_Logs", display: Display) -> None:
+        try:
+            result = self.evaluate(self.config.eval_episodes)
+        except KeyboardInterrupt:  # of the evaluation only: the run itself ends in order
+            return
+        logs.evaluation(self._evaluation_row(result))
+        display.say(f"{self.steps:>12,} steps  evaluation {result.mean:,.1f} ± {result.std:,.1f}")
 
     def _rolled_out(self, report: Report) -> None:
         for callback in self.callbacks:
@@ -295,9 +319,9 @@ def _stop_on_signals(training: Training) -> Iterator[None]:
     """Ctrl-C and SIGTERM end the run after the current iteration; a second one ends it at once."""
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if training.stopping:
+        if training.interrupted:
             raise KeyboardInterrupt
-        training.stopping = True
+        training.stopping = training.interrupted = True
 
     try:
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

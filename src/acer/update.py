@@ -129,7 +129,7 @@ def update(network: Network, average: Policy, batch: Batch, method: Method, nois
         z = method.constrain(g, k)
 
         # dθ ← dθ + ∂φ/∂θ z*, and dθ_v, as messages to the outputs of the network.
-        share = live / -live.shape[1]
+        share = live.to(z.dtype) / -live.shape[1]
         to_policy = f.pullback(phi, z) * share.unsqueeze(-1)
         to_critic = [direction * (share * method.critic_weight) for _, direction in estimate.critic]
     torch.autograd.backward([output[:-1], *(predicted for predicted, _ in estimate.critic)], [to_policy, *to_critic])
@@ -202,7 +202,7 @@ def actor_critic(method: Method, network: Network, batch: Batch, seen: Seen) -> 
 def diagnostics(method: Method, outcome: Outcome) -> dict[str, Tensor]:
     """Means over the live steps of one update that tell whether the learner is well."""
     f, live, phi, log_rho = method.distribution, outcome.batch.live, outcome.phi, outcome.log_rho
-    weights = live / live.sum().clamp(min=1)
+    weights = live.to(phi.dtype) / live.sum().clamp(min=1)
 
     def mean(values: Tensor) -> Tensor:
         return (values * weights).sum()

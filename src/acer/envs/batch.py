@@ -59,6 +59,11 @@ class EnvBatch:
         self._check(observations, np.zeros(self.count, np.float32))
         return observations
 
+    def restart(self, which: NDArray[np.bool_]) -> NDArray[Any]:
+        """Begins a new episode in some environments; returns the observations of all."""
+        raw, _ = self.env.reset(options={"reset_mask": which.copy()})
+        return self._encode(raw)
+
     def step(self, actions: NDArray[Any]) -> Step:
         """actions: [B] indices, or [B, d] unclipped samples in the unit range."""
         raw, rewards, terminated, truncated, _ = self.env.step(self.action.decode(actions))

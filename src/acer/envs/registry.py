@@ -12,6 +12,7 @@ import gymnasium as gym
 from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFound, UnregisteredEnv, VersionNotFound
 
 from acer.envs.batch import EnvBatch
+from acer.envs.spaces import ActionSpec, ObservationSpec
 from acer.errors import EnvironmentFault
 
 EnvMaker = Callable[..., gym.Env[Any, Any]]
@@ -46,6 +47,15 @@ def make_one(env: str | EnvMaker, **kwargs: Any) -> gym.Env[Any, Any]:
     except Exception as error:
         reason = " ".join(str(error).split()) or "no message"
         raise EnvironmentFault(f"cannot make environment {env!r}: {type(error).__name__}: {reason}") from error
+
+
+def spaces_of(env: str | EnvMaker) -> tuple[ObservationSpec, ActionSpec]:
+    """What the environment observes and takes."""
+    one = make_one(env)
+    try:
+        return ObservationSpec(one.observation_space), ActionSpec(one.action_space)
+    finally:
+        one.close()
 
 
 def make_batch(env: str | EnvMaker, count: int, workers: bool = False, **kwargs: Any) -> EnvBatch:

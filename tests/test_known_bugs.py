@@ -1,0 +1,345 @@
+"""Bugs that public implementations of ACER have or had: one test for each, listed in KNOWN_BUGS.md.
+
+Every test here was seen to fail with its bug put into the package.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from acer import algorithms, config, gradients, returns, trust_region
+from acer.actor_learner import ActorLearner, Agent
+from acer.config import Config
+from acer.distributions import Categorical, Gaussian, Statistic
+from acer.envs import EnvBatch
+from acer.update import Batch, Method
+from helpers import (
+    Arrays,
+    Counter,
+    Learner,
+    architecture,
+    counting_rollout,
+    learner,
+    random_batch,
+    step_of,
+    trajectories,
+    trajectory_of,
+)
+
+
+def tensor(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def discrete(**settings: Any) -> tuple[Learner, Method, Batch]:
+    """Three actions, a small torso, trajectories of 3 steps in 4 environments; π_a away from π."""
+    chosen = config.defaults("bugs", continuous=False, **{"hidden": (4,), "entropy_weight": 0.0, **settings})
+    f = Categorical(3, chosen.statistic)
+    made = learner(architecture(chosen, f), seed=1)
+    return made, algorithms.method(chosen, f), random_batch(f, seed=2, steps=3, count=4)
+
+
+def continuous(**settings: Any) -> tuple[Learner, Method, Batch, Tensor]:
+    """Two action dimensions; otherwise as above."""
+    chosen = config.defaults("bugs", continuous=True, **{"hidden": (4,), "entropy_weight": 0.0, **settings})
+    f = Gaussian(2, 0.3)
+    made = learner(architecture(chosen, f), seed=1)
+    method = algorithms.method(chosen, f)
+    noise = method.noise(np.random.default_rng(3), 3, 4).double()
+    return made, method, random_batch(f, seed=2, steps=3, count=4), noise
+
+
+def policy_part(grads: Arrays) -> Arrays:
+    return {name: value for name, value in grads.items() if name.startswith("policy.")}
+
+
+def assert_same(found: Arrays, expected: Arrays) -> None:
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+# ------------------------------------------------------------------------------------ the trust region
+
+
+def test_projection_changes_the_gradient_of_the_parameters() -> None:
+    made, method, batch = discrete(delta=0.001)
+    projected = policy_part(made.gradients(batch, method))
+    free = policy_part(made.gradients(batch, replace(method, constrain=trust_region.free)))
+    for name, value in free.items():
+        assert np.abs(projected[name] - value).max() > 0.01 * np.abs(value).max(), name
+
+    # One step alone: what arrives at the logits is −z, and it meets the bound exactly where g exceeded it.
+    f = method.distribution
+    pushed = 0
+    for b in range(4):
+        step = step_of(batch, 0, b)
+        with torch.no_grad():
+            x = step.observations[0, 0]
+            k = f.kl_gradient(f.statistics(made.average(x)[0]), f.statistics(made.network.policy(x)[0])).numpy()
+        g = -made.gradients(step, replace(method, constrain=trust_region.free))["policy.head.bias"]
+        z = -made.gradients(step, method)["policy.head.bias"]
+        if k @ g > 0.001:
+            pushed += 1
+            assert k @ z == pytest.approx(0.001, rel=1e-9)
+    assert pushed > 0
+
+
+def test_each_step_meets_delta_before_anything_is_averaged() -> None:
+    """With γ = 0, an update is the sum over time and the mean over trajectories of the updates of its steps alone."""
+    made, method, batch = discrete(delta=0.05)
+    batch = replace(batch, discounts=torch.zeros_like(batch.discounts))
+    whole = made.gradients(batch, method)
+    total = {name: np.zeros_like(value) for name, value in whole.items()}
+    for t in range(3):
+        for b in range(4):
+            for name, value in made.gradients(step_of(batch, t, b), method).items():
+                total[name] += value / 4
+    assert_same(whole, total)
+    # The bound is at work here: it would be a weaker test otherwise.
+    free = made.gradients(batch, replace(method, constrain=trust_region.free))
+    assert np.abs(free["policy.head.bias"] - whole["policy.head.bias"]).max() > 1e-3
+
+
+def test_projection_divides_by_the_square_of_k() -> None:
+    """k = (3, 4), g = (5, 5), δ = 10: kᵀz must come down from 35 to 10. Divided by ‖g‖² = 50 it would be 22.5."""
+    k, g = tensor(3, 4), tensor(5, 5)
+    assert float(k @ trust_region.project(g, k, 10.0)) == pytest.approx(10)
+
+
+def test_projection_moves_along_k() -> None:
+    """The same numbers: z = g − 1 · (3, 4) = (2, 1). Without the factor k it would be (4, 4)."""
+    torch.testing.assert_close(trust_region.project(tensor(5, 5), tensor(3, 4), 10.0), tensor(2, 1))
+
+
+# --------------------------------------------------------------------------------- the average network
+
+
+def actor_learner(**settings: Any) -> ActorLearner:
+    """One environment that counts its steps, one step at a time."""
+    small = {
+        "environments": 1,
+        "trajectories_per_update": 1,
+        "trajectory_length": 1,
+        "replay_start": 1,
+        "replay_capacity": 100,
+        "hidden": (2,),
+    }
+    chosen: Config = config.defaults("counter", continuous=False, **{**small, **settings})
+    env = EnvBatch.of([lambda: Counter(5, truncates=False)], "counter", workers=False)
+    agent = Agent(chosen, env.observation, env.action, seed=0)
+    return ActorLearner(agent, env, np.random.SeedSequence(0))
+
+
+def test_average_network_moves() -> None:
+    """Its policy is another one after some learning, and lags behind the learner's."""
+    learning = actor_learner(learning_rate=0.1, alpha=0.9)
+    agent = learning.agent
+    x = torch.tensor([[0.0, 2.0]])
+    before = agent.average(x)[0].detach().clone()
+    for _ in range(5):
+        learning.iterate()
+    now, ahead = agent.average(x)[0].detach(), agent.network.policy(x)[0].detach()
+    assert (now - before).abs().max() > 1e-4
+    assert not torch.allclose(now, ahead)
+
+
+def test_average_network_moves_in_every_layer() -> None:
+    """θ_a ← α θ_a + (1 − α) θ, tensor by tensor: the torso's as well as the head's."""
+    made, method, batch = discrete()
+    made.home.alpha = 0.75
+    before = made.average_parameters()
+    made.gradients(batch, method)
+    made.home.push(made.home.gradient, rate=0.1)
+    ahead, after = made.parameters(), made.average_parameters()
+    assert set(after) == {"torso.layers.0.weight", "torso.layers.0.bias", "head.weight", "head.bias"}
+    for name, value in after.items():
+        assert not np.array_equal(value, before[name]), name
+        np.testing.assert_allclose(value, 0.75 * before[name] + 0.25 * ahead[f"policy.{name}"], err_msg=name)
+
+
+# --------------------------------------------------------------------------------- the policy gradient
+
+
+@pytest.mark.parametrize("statistic", ["logits", "probabilities"])
+def test_entropy_reaches_the_parameters(statistic: Statistic) -> None:
+    """No rewards and Q = 0: all that is left of the policy's gradient is that of its entropy, here by autograd."""
+    made, method, batch = discrete(entropy_weight=0.5, statistic=statistic, trust_region="none", shared_torso=False)
+    assert made.network.q_head is not None
+    made.network.q_head.weight.data.zero_()
+    made.network.q_head.bias.data.zero_()
+    found = policy_part(made.gradients(replace(batch, rewards=torch.zeros_like(batch.rewards)), method))
+
+    made.home.gradient.zero_()
+    entropy = torch.distributions.Categorical(logits=made.network.policy(batch.observations[:-1])[0]).entropy()
+    (-0.5 * entropy.sum(0).mean()).backward()
+    expected = {name: p.grad.numpy() for name, p in made.network.named_parameters() if p.grad is not None}
+    assert_same(found, policy_part(expected))
+    assert all(value.any() for value in found.values())
+
+
+PI, MU, Q, V = tensor(0.5, 0.25, 0.25), tensor(1, 1, 1) / 3, tensor(1, 2, 6), 2.5
+
+
+def correction(action: int, ret: float, c: float) -> Tensor:
+    """ĝ less its first term, min{c, ρ} (Q^ret − V) ∇ log f(a_t): what is left is the bias correction."""
+    value, returned = torch.tensor(V, dtype=torch.float64), torch.tensor(ret, dtype=torch.float64)
+    g = gradients.acer_categorical(Categorical(3), PI.log(), MU.log(), torch.tensor(action), Q, value, returned, c)
+    one_hot = torch.eye(3, dtype=torch.float64)[action]
+    return g - (PI / MU)[action].clamp(max=c) * (ret - V) * (one_hot - PI)
+
+
+def test_correction_uses_each_actions_own_value() -> None:
+    """At c = 1 only action 0 has ρ = 1.5 above c: ⅓ · ½ (Q(0) − V) (1 − π(0), −π(1), −π(2)), whatever was taken."""
+    for action in range(3):
+        torch.testing.assert_close(correction(action, ret=V, c=1.0), tensor(-0.125, 0.0625, 0.0625))
+
+
+def test_correction_does_not_use_the_return() -> None:
+    """The same numbers, though Q^ret says that action 0 was splendid, or terrible."""
+    for ret in (-100.0, 0.0, 100.0):
+        torch.testing.assert_close(correction(0, ret, c=1.0), tensor(-0.125, 0.0625, 0.0625))
+
+
+def test_correction_is_weighted_by_the_policy() -> None:
+    """At c = 0 it is π(a) (Q(a) − V): ½ (1 − 2.5), ¼ (2 − 2.5), ¼ (6 − 2.5); the sum, taken off with π, is 0."""
+    torch.testing.assert_close(correction(0, ret=0.0, c=0.0), tensor(-0.75, -0.125, 0.875))
+
+
+def test_ratio_is_joint_over_the_actions_dimensions() -> None:
+    """ρ = e · e · e⁻¹ = e in three dimensions: one weight for the whole score, neither three of them nor their mean."""
+    f = Gaussian(3, sigma=1.0)
+    phi, actions = tensor(1, 1, 1), tensor(1.5, 1.5, -0.5)
+    mu = torch.zeros(3, dtype=torch.float64)  # per dimension log ρ = a − ½: 1, 1, −1
+    zero, one = tensor(0).squeeze(), tensor(1).squeeze()
+    g = gradients.acer_gaussian(f, phi, mu, actions, sampled=phi, q_sampled=zero, values=zero, returns=one, c=10.0)
+    torch.testing.assert_close(g, math.e * (actions - phi))
+    bounded = gradients.acer_gaussian(f, phi, mu, actions, phi, zero, zero, one, c=2.0)
+    torch.testing.assert_close(bounded, 2 * (actions - phi))
+
+
+@pytest.mark.parametrize("algo", ["acer", "a3c", "tis"])
+@pytest.mark.parametrize("kind", ["discrete", "continuous"])
+def test_trajectories_do_not_mix(algo: str, kind: str) -> None:
+    """The gradient of four trajectories is the mean of each one's alone; an N×N broadcast makes each pay for all."""
+    if kind == "discrete":
+        made, method, batch = discrete(algo=algo)
+        noise = torch.empty(0)
+    else:
+        made, method, batch, noise = continuous(algo=algo)
+    whole = made.gradients(batch, method, noise)
+    alone = [
+        made.gradients(trajectory_of(batch, b), method, noise[:, :, b : b + 1] if noise.numel() else noise)
+        for b in range(4)
+    ]
+    assert_same(whole, {name: np.mean([grads[name] for grads in alone], axis=0) for name in whole})
+
+
+def test_critic_does_not_reach_the_policy_through_its_samples() -> None:
+    """u_i ∼ π are constants to the critic: with the policy's own message silenced, nothing reaches its parameters."""
+    made, method, batch, noise = continuous(shared_torso=False)
+    grads = made.gradients(batch, replace(method, constrain=lambda g, k: torch.zeros_like(g)), noise)
+    assert all(not value.any() for value in policy_part(grads).values())
+    assert all(grads[name].any() for name in ("advantage_head.from_action.weight", "v_head.weight"))
+
+
+# -------------------------------------------------------------------------- the boundaries of episodes
+
+
+def rows(t: dict[str, Tensor], values: Tensor) -> dict[str, Tensor]:
+    """Every return of one trajectory, with Q = V − 1 and ρ = 2."""
+    steps = (t["rewards"], t["discounts"], t["live"], values)
+    q, rho = values[:-1] - 1, torch.full_like(t["rewards"], 2.0)
+    return {
+        "retrace": returns.retrace(*steps, q, returns.truncated_trace(rho.log())),
+        "off_policy_corrected": returns.off_policy_corrected(*steps, q),
+        "tree_backup": returns.tree_backup(*steps, q, rho / 4),
+        "k_step": returns.k_step(*steps),
+        "degris": returns.degris(*steps, rho, lambda_=0.5),
+        "importance_sampling": returns.degris(*steps, rho),
+    }
+
+
+def value_of(observations: Tensor) -> Tensor:
+    """V(x) = 100 · step + 1000 · episode."""
+    return 100 * observations[:, 1] + 1000 * observations[:, 0]
+
+
+def test_bootstraps_from_the_next_state() -> None:
+    """Two steps of a longer episode, γ = ½: the last return is r_1 + V(x_2)/2 = 2 + 100, and not 2 + V(x_1)/2 = 52."""
+    t = next(trajectories(counting_rollout(5, k=2, truncates=False)))
+    assert t["observations"].tolist() == [[0, 0], [0, 1], [0, 2]]
+    for name, found in rows(t, value_of(t["observations"])).items():
+        assert float(found[-1]) == 102, name
+
+
+def test_time_limit_is_not_a_termination() -> None:
+    """Cut by a limit after its third step, an episode's return goes on with V of its true last observation."""
+    t = next(trajectories(counting_rollout(3, k=6, truncates=True)))
+    assert t["live"].tolist() == [True, True, True, False, True, True]
+    for name, found in rows(t, value_of(t["observations"])).items():
+        assert float(found[2]) == 3 + 0.5 * 300, name
+    ended = next(trajectories(counting_rollout(3, k=6, truncates=False)))
+    for name, found in rows(ended, value_of(ended["observations"])).items():
+        assert float(found[2]) == 3, name
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+def test_trace_stops_at_the_end_of_an_episode(truncates: bool) -> None:
+    """What the next episode holds does not change the returns of this one, nor TIS's product of weights."""
+    t = next(trajectories(counting_rollout(2, k=6, truncates=truncates)))
+    assert t["live"].tolist() == [True, True, False, True, True, False]
+    values = value_of(t["observations"])
+    later = {**t, "rewards": t["rewards"] + tensor(0, 0, 0, 7, 7, 0)}
+    other_values = values + tensor(0, 0, 0, 5, 5, 5, 5)
+    before, after = rows(t, values), rows(later, other_values)
+    for name, found in before.items():
+        assert found[:2].tolist() == after[name][:2].tolist(), name
+        assert float(found[1]) == 2 + (0.5 * 200 if truncates else 0), name
+    weights = returns.truncated_product(torch.full((6,), math.log(1.5)), t["discounts"], t["live"], bound=100)
+    assert weights[:2].tolist() == pytest.approx([1.5**2, 1.5])
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+def test_episode_that_ends_on_a_trajectorys_last_step(truncates: bool) -> None:
+    """The next trajectory begins with the dead step, and learns nothing from it."""
+    rollout = counting_rollout(3, k=3, truncates=truncates)
+    stream = trajectories(rollout)
+    first, second = next(stream), next(stream)
+    assert first["live"].all()
+    last = rows(first, value_of(first["observations"]))["retrace"][-1]
+    assert float(last) == 3 + (0.5 * 300 if truncates else 0)
+    assert second["live"].tolist() == [False, True, True]
+    assert second["observations"].tolist() == [[0, 3], [1, 0], [1, 1], [1, 2]]
+    assert second["rewards"].tolist() == [0, 1, 2]
+    assert second["discounts"][0] == 0
+
+    f, chosen = Categorical(2), config.defaults("bugs", continuous=False, hidden=(4,))
+    made = learner(architecture(chosen, f, observation=2), seed=0)
+    method = algorithms.method(chosen, f)
+
+    def gradient(action: int) -> Arrays:
+        columns = {name: value.unsqueeze(1) for name, value in second.items()}
+        columns["actions"] = columns["actions"].clone()
+        columns["actions"][0] = action
+        return made.gradients(Batch(**columns), method)
+
+    assert_same(gradient(1), gradient(0))
+
+
+# ------------------------------------------------------------------------------------- the master loop
+
+
+def test_replays_are_a_poisson_draw() -> None:
+    """Mean and variance are both the ratio; a fixed count has no variance, and never 0 or twice the ratio."""
+    learning = actor_learner(replay_ratio=2.0)
+    counts = [learning.iterate().replays for _ in range(200)]
+    # Five standard errors: of the mean √(r/n), of the variance about r √(2/n + 1/(r n)).
+    assert np.mean(counts) == pytest.approx(2, abs=5 * math.sqrt(2 / 200))
+    assert np.var(counts) == pytest.approx(2, abs=5 * 2 * math.sqrt(2 / 200 + 1 / 400))
+    assert min(counts) == 0 and max(counts) >= 4
