@@ -95,7 +95,8 @@ class Training:
         with _Logs(self) as logs, _stop_on_signals(self), Display(
             self.config.env, self.config.steps, self.steps, shown
         ) as display:  # fmt: skip
-            last_row, last_time = self.steps, began
+            first = last_row = self.steps
+            last_time = began
             try:
                 while self.steps < self.config.steps and not self.stopping:
                     report = self.learner.iterate()
@@ -103,11 +104,10 @@ class Training:
                     self.seconds = before + now - began
                     self.meter.add(report)
                     self._rolled_out(report)
+                    display.show(self.steps, self.meter.return_mean, (self.steps - first) / (now - began))
                     done = self.steps >= self.config.steps or self.stopping
                     if self.steps - last_row >= self.config.log_every or done:
-                        row = self._row(now - last_time)
-                        logs.progress(row)
-                        display.show(self.steps, self.meter.return_mean, row["steps_per_second"])
+                        logs.progress(self._row(now - last_time))
                         last_row, last_time = self.steps, now
                     if _due(self.config.eval_every, self.steps, report.steps) or self.steps >= self.config.steps:
                         self._log_evaluation(logs, display)

@@ -1,0 +1,30 @@
+"""Documents that are made from the code, and claims that point at files."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_table_of_settings_is_up_to_date():
+    spec = importlib.util.spec_from_file_location("settings", ROOT / "docs" / "settings.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs" / "settings.md").read_text() == module.text(), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "tests/KNOWN_BUGS.md"])
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!http)([^)#]+)", (ROOT / page).read_text()):
+        assert (ROOT / page).parent.joinpath(target).exists(), target
+
+
+def test_every_known_bug_has_its_test():
+    tests = (ROOT / "tests" / "test_known_bugs.py").read_text()
+    named = re.findall(r"`(test_\w+)`", (ROOT / "tests" / "KNOWN_BUGS.md").read_text())
+    assert len(named) >= 16
+    for name in named:
+        assert f"def {name}(" in tests
