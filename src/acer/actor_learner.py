@@ -1,7 +1,7 @@
 """The actor-learner: Algorithm 1. It acts, remembers, replays and computes gradients, wherever the parameters live."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,14 +107,15 @@ class ActorLearner:
         steps = int(trajectory.live.sum())
         self.steps += steps
 
-        before, seen = self.updates, []
+        before = self.updates
+        seen: list[dict[str, float]] = []
         if config.on_policy:
-            seen += self._report(self._learn(trajectory))
+            seen += self._learn(trajectory)
         replays = 0
         if config.replay_ratio > 0 and self.replay.steps >= config.replay_start:
             replays = int(self.rngs["replay"].poisson(config.replay_ratio))
             for _ in range(replays):
-                seen += self._report(self._learn(self.replay.sample(self.rngs["replay"], config.environments)))
+                seen += self._learn(self.replay.sample(self.rngs["replay"], config.environments))
         means = {key: float(np.mean([numbers[key] for numbers in seen])) for key in (seen[0] if seen else ())}
         return Report(steps, self.updates - before, replays, episodes, means)
 
@@ -123,22 +124,17 @@ class ActorLearner:
         left = max(0.0, 1 - self.steps / self.config.steps) if self.config.learning_rate_decay == "linear" else 1.0
         return self.config.learning_rate * left
 
-    def _report(self, measured: Iterator[dict[str, float]]) -> list[dict[str, float]]:
-        """Hands each update's diagnostics to whoever asked for them."""
-        numbers = []
-        for update_numbers in measured:
-            if self.on_update:
-                self.on_update(update_numbers)
-            numbers.append(update_numbers)
-        return numbers
-
     def _act(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
         return self.agent.act(x, self.agent.distribution.noise(self.rngs["act"], (len(x),)))
 
-    def _learn(self, trajectory: Trajectory) -> Iterator[dict[str, float]]:
-        """One call of Algorithm 2 or 3 on B trajectories, a few at a time; measures the call's first update."""
+    def _learn(self, trajectory: Trajectory) -> list[dict[str, float]]:
+        """One call of Algorithm 2 or 3 on B trajectories, a few at a time.
+
+        Gives diagnostics of the call's first update, or of every one if somebody asked to see them.
+        """
         config, agent, home = self.config, self.agent, self.agent.home
         count = config.trajectories_per_update
+        seen = []
         whole = self._batch(trajectory)
         for start in range(0, config.environments, count):
             batch = whole.select(slice(start, start + count))
@@ -155,11 +151,15 @@ class ActorLearner:
             if start == 0 or self.on_update:
                 measured = diagnostics(agent.method, outcome)
                 numbers = dict(zip(measured, torch.stack(list(measured.values())).tolist(), strict=True))
-                yield numbers | {"grad_norm": norm}
+                seen.append(numbers | {"grad_norm": norm})
+                if self.on_update:
+                    self.on_update(seen[-1])
+        return seen
 
     def _batch(self, trajectory: Trajectory) -> Batch:
         """Tensors on the learner's device, with rewards as the learner sees them."""
         tensors = {name: torch.from_numpy(value).to(self.agent.device) for name, value in vars(trajectory).items()}
-        rewards = tensors["rewards"] * self.config.reward_scale
-        tensors["rewards"] = rewards.clamp(-1, 1) if self.config.clip_rewards else rewards
+        if self.config.clip_rewards:
+            tensors["rewards"] = tensors["rewards"].clamp(-1, 1)
+        tensors["rewards"] = tensors["rewards"] * self.config.reward_scale
         return Batch(**tensors)
