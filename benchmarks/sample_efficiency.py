@@ -1,8 +1,14 @@
-"""How many steps ACER and A3C need on CartPole: results/classic/sample_efficiency.csv.
+"""How many steps ACER and A3C need to reach 475 on CartPole: results/classic/sample_efficiency.csv.
 
-Both with the `classic` preset, on the same five learning rates, five seeds each, within 300,000 steps. A run has
-arrived when an evaluation (every 2,000 steps, 20 episodes, mode action) gives 475, and ends there. For each algorithm
-the best learning rate counts, by the median over seeds; runs that never arrive count as the whole budget.
+Both with the `classic` preset, on the same five learning rates, five seeds each, within 300,000 steps. "Reaches 475" is
+measured in three ways, all in the file:
+
+    solved      the last 100 training episodes have a mean return of 475, Gymnasium's own definition of solved
+    sustained   five evaluations in a row (every 2,000 steps, 16 episodes, mode action) give 475: the first of them
+    touched     one evaluation gives 475
+
+A run ends when it is solved and sustained. For each algorithm the best learning rate counts, by the median over seeds;
+runs that do not arrive count as the whole budget.
 """
 
 import csv
@@ -11,33 +17,40 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from acer import ACER, Callback
-from acer.bench.measure import cores
+from acer.training import cores
 
 RATES = (2e-4, 5e-4, 1e-3, 2e-3, 5e-3)
-SEEDS, BUDGET, EVERY, MARK = 5, 300_000, 2_000, 475.0
+SEEDS, BUDGET, EVERY, MARK, IN_A_ROW = 5, 300_000, 2_000, 475.0, 5
+WAYS = ("solved", "sustained", "touched")
 FILE = Path("results/classic/sample_efficiency.csv")
 
 
 class Arrive(Callback):
-    """Ends the run at the first evaluation that reaches the mark."""
+    """Notes when the run arrives, in each of the three ways."""
 
-    steps = BUDGET
+    def __init__(self):
+        self.at = dict.fromkeys(WAYS, BUDGET)
+        self.row = []  # steps of the latest evaluations that reached the mark, one after the other
+
+    def on_rollout(self, training, report):
+        if len(training.meter.recent) == 100 and training.meter.return_mean >= MARK:
+            self.at["solved"] = min(self.at["solved"], training.steps)
+        return self.at["solved"] == BUDGET or self.at["sustained"] == BUDGET
 
     def on_evaluation(self, training, evaluation):
-        if evaluation.mean >= MARK:
-            self.steps = training.steps
-            return False
-        return None
+        self.row = [*self.row, training.steps] if evaluation.mean >= MARK else []
+        if self.row:
+            self.at["touched"] = min(self.at["touched"], training.steps)
+        if len(self.row) >= IN_A_ROW:
+            self.at["sustained"] = min(self.at["sustained"], self.row[0])
 
 
 def needed(job):
     algo, rate, seed = job
     arrive = Arrive()
-    model = ACER(
-        "CartPole-v1", algo=algo, learning_rate=rate, seed=seed, steps=BUDGET, eval_every=EVERY, eval_episodes=20
-    )
-    model.learn(callbacks=[arrive])
-    return [algo, rate, seed, arrive.steps]
+    settings = {"learning_rate": rate, "seed": seed, "steps": BUDGET, "eval_every": EVERY, "eval_episodes": 16}
+    ACER("CartPole-v1", algo=algo, **settings).learn(callbacks=[arrive])
+    return [algo, rate, seed, *(arrive.at[way] for way in WAYS)]
 
 
 def main() -> None:
@@ -50,14 +63,15 @@ def main() -> None:
     FILE.parent.mkdir(parents=True, exist_ok=True)
     with FILE.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["algo", "learning_rate", "seed", "steps_to_475"])
+        writer.writerow(["algo", "learning_rate", "seed", *WAYS])
         writer.writerows(rows)
-    best = {}
-    for algo in ("acer", "a3c"):
-        medians = {rate: statistics.median(r[3] for r in rows if r[:2] == [algo, rate]) for rate in RATES}
-        best[algo] = min(medians.values())
-        print(algo, medians)
-    print(f"ACER needs {best['acer'] / best['a3c']:.2f} of the steps of A3C")
+    for column, way in enumerate(WAYS, 3):
+        best = {}
+        for algo in ("acer", "a3c"):
+            medians = {rate: statistics.median(r[column] for r in rows if r[:2] == [algo, rate]) for rate in RATES}
+            best[algo] = min(medians.values())
+            print(way, algo, medians)
+        print(f"{way}: ACER needs {best['acer'] / best['a3c']:.2f} of the steps of A3C")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from acer import ACER, Callback
-from acer.bench.measure import cores
+from acer.training import cores
 
 FILE = Path("results/classic/statistic.csv")
 

@@ -126,3 +126,25 @@ class TextObservation(Target):
 class Failing(Target):
     def __init__(self) -> None:
         raise RuntimeError("no licence for this simulator")
+
+
+class Raising(Target):
+    def step(self, action: Any) -> Any:
+        self.given.append(action)
+        if len(self.given) == 2:
+            raise ZeroDivisionError("division by zero")
+        return super().step(action)
+
+
+class WrongShape(Target):
+    def step(self, action: Any) -> Any:
+        return (np.zeros(3), *super().step(action)[1:])
+
+
+class OldStep(Target):
+    def step(self, action: Any) -> Any:
+        return super().step(action)[:4]
+
+
+class NotAnEnvironment:
+    pass

@@ -184,6 +184,92 @@ def test_a_mistake_gets_one_clear_line_and_leaves_nothing(args, message, call, m
     assert not list(Path().iterdir())
 
 
+AFTER_A_RUN = [
+    (["record", "RUN", "--output", "nowhere/x.mp4"], "nowhere is not a directory"),
+    (["record", "RUN", "--episodes", "0"], "at least one episode"),
+    (["plot", "RUN", "--output", "nowhere/x.png"], "cannot write nowhere/x.png"),
+    (["plot", "RUN", "--output", "x.xyz"], "cannot write x.xyz"),
+    (["eval", "RUN", "--episodes", "0"], "--episodes must be at least 1"),
+    (["eval", "RUN", "--device", "meta"], "--device meta cannot be used here"),
+    (["resume", "RUN", "--steps", "10"], "--steps must be more"),
+    (["train", "--config", "RUN/progress.csv"], "not a JSON file of settings"),
+    (["train", "--config", "RUN/checkpoints/LATEST"], "not a JSON file of settings"),
+    (["eval", "RUN", "--nonsense"], "Unrecognized options: --nonsense"),
+]
+
+
+@pytest.mark.parametrize(("args", "message"), AFTER_A_RUN, ids=[" ".join(args) for args, _ in AFTER_A_RUN])
+def test_a_mistake_with_a_run_leaves_it_as_it_was(args, message, run, call):
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    code, out, err = call(*(arg.replace("RUN", str(run)) for arg in args))
+    assert code == 2
+    assert out == ""
+    assert message in err
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"env": "CartPole-v1", "algo": ["acer"]}', "--algo must be one of"),
+        ('{"env": ["CartPole-v1"]}', "no environment given"),
+        ('{"env": "CartPole-v1", "continuous": true}', "unknown setting 'continuous'"),
+        ('{"env": "CartPole-v1", "steps": "many"}', "--steps must be a whole number"),
+        ("[1]", "one object"),
+        ("[" * 100_000, "not a JSON file"),
+    ],
+)
+def test_a_bad_configuration_file_is_refused(text, message, call):
+    Path("c.json").write_text(text)
+    code, _, err = call("train", "--config", "c.json")
+    assert code == 2
+    assert message in err
+
+
+def test_another_algorithm_leaves_behind_what_the_files_own_brought(run, call):
+    file = json.loads((run / "config.json").read_text())
+    for algo, ratio, region in (("a3c", 0, "none"), ("trust-a3c", 0, "projection"), ("tis", 4, "none")):
+        code, _, err = call("train", "--config", run / "config.json", "--algo", algo, "--out", algo)
+        assert code == 0, err
+        config = json.loads(Path(algo, "config.json").read_text())
+        assert (config["replay_ratio"], config["trust_region"]) == (ratio, region)
+        assert config["hidden"] == file["hidden"] == [16]
+    code, _, err = call("train", "--config", "a3c/config.json", "--algo", "acer", "--out", "back")
+    assert code == 0, err
+    assert json.loads(Path("back/config.json").read_text()) == file
+
+
+def test_what_is_about_to_happen_is_said(run, call):
+    assert "Playing 2 episodes" in call("eval", run, "--episodes", "2")[2]
+    assert "is finished at" in call("resume", run)[2]
+
+
+def test_a_run_that_died_before_its_first_checkpoint_begins_again(run, call):
+    Path("dead").mkdir()
+    Path("dead/config.json").write_bytes((run / "config.json").read_bytes())
+    code, _, err = call("resume", "dead")
+    assert code == 0, err
+    assert "from 0 to 700 steps" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Raising", "step 3 raised ZeroDivisionError: division by zero"),
+        ("WrongShape", "WrongShape: step"),
+        ("OldStep", "OldStep: step 1 raised ValueError"),
+        ("NotAnEnvironment", "not a gymnasium.Env"),
+    ],
+)
+@pytest.mark.parametrize("workers", [[], ["--workers"]])
+def test_an_environment_that_misbehaves_is_named(name, message, workers, call, monkeypatch):
+    monkeypatch.syspath_prepend(HERE)
+    code, _, err = call("train", f"environments:{name}", "--environments", "4", "--out", "r", *workers, *SHORT)
+    assert code == 2
+    assert message in err if not workers else "environments:" in err
+    assert "Traceback" not in err.splitlines()[-1]
+
+
 def test_an_environment_that_goes_bad_ends_the_run_with_a_checkpoint(call, monkeypatch):
     monkeypatch.syspath_prepend(HERE)
     for name, what in (("NanObservation", "observation"), ("InfiniteReward", "reward")):

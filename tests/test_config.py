@@ -30,6 +30,11 @@ def test_the_papers_constants():
     assert 0.1 <= control.delta <= 2
 
 
+def test_pixels_are_not_normalised_by_default():
+    assert defaults("X", True).normalize_observations
+    assert not defaults("X", True, pixels=True).normalize_observations
+
+
 def test_every_field_has_a_sentence_with_its_source():
     from acer.config import descriptions
 
@@ -60,6 +65,14 @@ def test_every_field_has_a_sentence_with_its_source():
         ({"on_policy": False, "replay_ratio": 0.0}, "nothing would be learnt"),
         ({"algo": "a3c", "replay_ratio": 4.0}, "a3c has no replay"),
         ({"algo": "tis", "trust_region": "projection"}, "no trust region"),
+        ({"algo": "trust-tis", "trust_region": "none"}, "trust-tis has a trust region"),
+        ({"algo": "a3c", "truncation": 3.0}, "--truncation has no meaning here"),
+        ({"algo": "a3c", "returns": "degris"}, "--returns has no meaning here"),
+        ({"tis_bound": 2.0}, "--tis-bound has no meaning here"),
+        ({"kl_weight": 2.0}, "--kl-weight has no meaning here"),
+        ({"trust_region": "penalty", "delta": 0.5}, "--delta has no meaning here"),
+        ({"sigma": 0.5}, "--sigma has no meaning here"),
+        ({"sdn_samples": 3}, "--sdn-samples has no meaning here"),
         ({"algo": "no-truncation", "truncation": 5.0}, "--truncation inf"),
         ({"algo": "no-retrace", "returns": "retrace"}, "--returns importance"),
         ({"algo": "ppo"}, "one of acer, a3c"),

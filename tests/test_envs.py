@@ -8,6 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from acer.envs import ActionSpec, ObservationSpec, known_names, make_batch, make_one
+from acer.errors import EnvironmentFault
 from acer.rollout import Rollout
 from environments import Corridor, Target
 
@@ -78,6 +79,34 @@ def test_actions_are_scaled_from_the_unit_range_and_clipped():
     np.testing.assert_allclose(decoded[..., 0], [[0, -3], [5, -1], [10, 0]])
     assert decoded.dtype == np.float64
     np.testing.assert_array_equal(ActionSpec(spaces.Discrete(2, start=1)).decode(np.array([0, 1])), [1, 2])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.int32])
+def test_decoded_actions_lie_within_their_bounds(dtype):
+    rng = np.random.default_rng(0)
+    integral = np.issubdtype(dtype, np.integer)
+    for _ in range(500):
+        bounds = rng.integers(-128, 128, size=2) if integral else rng.normal(0, 10 ** rng.uniform(-3, 3), 2)
+        low, high = np.sort(bounds.astype(dtype))
+        if low == high:
+            continue
+        space = spaces.Box(low, high, (3,), dtype)
+        for action in ([-1, 0, 1], [5, -5, 0.999], rng.normal(size=3)):
+            decoded = ActionSpec(space).decode(np.array([action], np.float32))[0]
+            assert space.contains(decoded)
+        ends = ActionSpec(space).decode(np.array([[-1, 1, 0]], np.float32))[0].astype(np.float64)
+        np.testing.assert_allclose(ends[:2], [low, high], rtol=1e-6)
+        np.testing.assert_allclose(
+            ends[2], (float(low) + float(high)) / 2, atol=0.5 if integral else 1e-3 * (high - low)
+        )
+
+
+def test_observations_must_have_the_declared_shape():
+    spec = ObservationSpec(spaces.Box(0, 255, (96, 64, 3), np.uint8))
+    with pytest.raises(EnvironmentFault, match="where the space declares"):
+        spec.encode(np.zeros((2, 64, 96, 3), np.uint8), 2)
+    with pytest.raises(EnvironmentFault, match="where the space declares"):
+        ObservationSpec(spaces.Box(-1, 1, (4,))).encode(np.zeros((2, 5)), 2)
 
 
 def test_own_environment_by_module_and_class():

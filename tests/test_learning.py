@@ -2,9 +2,9 @@
 
 import gymnasium as gym
 import pytest
-from environments import Corridor, Target
 
 from acer import ACER
+from environments import Corridor, Target
 
 
 def corridor():

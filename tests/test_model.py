@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import signal
 import subprocess
 import sys
 from functools import partial
@@ -128,6 +130,35 @@ def test_resume_takes_learner_replay_streams_and_counters_along(tmp_path):
     assert all(b.learner.rngs[n].bit_generator.state == r.bit_generator.state for n, r in a.learner.rngs.items())
     back.learn(700)
     assert back.steps >= 1_400
+
+
+def test_people_write_numbers_of_steps_as_floats(tmp_path):
+    model = ACER("CartPole-v1", **SMALL).learn(7e2)
+    model.save(tmp_path / "m")
+    assert ACER.load(tmp_path / "m").config.steps == 700
+    for steps in (-5, 0, 10.5):
+        with pytest.raises(SettingsError):
+            model.learn(steps)
+
+
+def test_a_resumed_run_begins_episodes_that_it_has_not_had(tmp_path):
+    model = ACER("CartPole-v1", **SMALL)
+    first = model._training.learner.rollout.observations.copy()
+    model.learn(700, out=tmp_path / "run")
+    again = ACER.load(tmp_path / "run", resume=True)._training.learner.rollout.observations
+    assert not np.isin(again, first).any()
+
+
+def test_an_interrupt_ends_learning_after_saving(tmp_path):
+    class Interrupt(Callback):
+        def on_rollout(self, training, report):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    model = ACER("CartPole-v1", **SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(100_000, out=tmp_path / "run", callbacks=[Interrupt()])
+    assert (tmp_path / "run" / "checkpoints" / "LATEST").exists()
+    assert len(model.evaluate(3).returns) == 3  # the interrupt is over
 
 
 def test_a_checkpoint_of_another_environment_is_refused(tmp_path):

@@ -63,7 +63,8 @@ class Agent:
 
 def _device(name: str) -> torch.device:
     try:
-        return torch.zeros(1, device=name).device
+        torch.zeros(1, device=name).tolist()
+        return torch.device(name)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise SettingsError(f"--device {name} cannot be used here ({reason}); leave it out for the CPU") from None
@@ -86,16 +87,27 @@ class ActorLearner:
     def __init__(self, agent: Agent, env: EnvBatch, seeds: np.random.SeedSequence) -> None:
         config = agent.config
         self.agent, self.config = agent, config
+        self.steps = 0
+        self.updates = 0
         env_seeds, acting, replaying, learning = seeds.spawn(4)
         self.rngs = {"act": np.random.default_rng(acting), "replay": np.random.default_rng(replaying),
                      "learn": np.random.default_rng(learning)}  # fmt: skip
-        seeds_of_envs = [int(s) for s in env_seeds.generate_state(env.count) >> 1]
-        self.rollout = Rollout(env, config.trajectory_length, config.gamma, seeds_of_envs)
+        self._env_seeds = env_seeds
+        self.rollout = Rollout(env, config.trajectory_length, config.gamma, self._seeds_of_environments(env.count))
         self.replay = Replay(config.replay_capacity, config.trajectory_length, env.count)
-        self.steps = 0
-        self.updates = 0
         self.skipped = 0  # updates whose gradient was not finite
         self.on_update: Callable[[dict[str, float]], None] | None = None
+
+    def restart(self, steps: int) -> None:
+        """Goes on from `steps` with new episodes, on seeds that the run has not had."""
+        self.steps = steps
+        self.rollout.seeds = self._seeds_of_environments(self.rollout.env.count)
+        self.rollout.restart()
+
+    def _seeds_of_environments(self, count: int) -> list[int]:
+        root = self._env_seeds
+        seeds = np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, self.steps)) if self.steps else root
+        return [int(seed) for seed in seeds.generate_state(count) >> 1]
 
     def iterate(self) -> Report:
         """Algorithm 1: one on-policy call, then Poisson(r) replays."""

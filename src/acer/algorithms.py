@@ -80,8 +80,8 @@ def architecture(config: Config, observation: ObservationSpec, action: ActionSpe
         raise SettingsError(
             f"images of {size} are too small for the convolutions (at least {SMALLEST_IMAGE}); use --torso mlp"
         )
-    if config.normalize_observations and observation.is_image:
-        raise SettingsError("images are not normalised: leave out --normalize-observations")
+    if config.normalize_observations and observation.is_pixels:
+        raise SettingsError("images and bytes are not normalised: use --no-normalize-observations")
     return Architecture(
         observation=observation.shape,
         pixels=observation.dtype == "uint8",

@@ -89,6 +89,11 @@ def find(path: Path) -> Path:
     raise CheckpointError(f"{path} holds neither a run with a checkpoint nor a saved model")
 
 
+def never_saved(path: Path) -> bool:
+    """Whether `path` is a run's directory without any checkpoint."""
+    return (path / "config.json").is_file() and not list((path / "checkpoints").glob("[0-9]*"))
+
+
 def read_state(checkpoint: Path) -> dict[str, Any]:
     """The JSON part."""
     try:

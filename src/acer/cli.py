@@ -5,21 +5,26 @@ Exit codes: 0 done; 2 something that you can mend (one line on standard error sa
 
 import contextlib
 import dataclasses
+import functools
 import io
 import itertools
 import json
 import sys
+import typing
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from acer import __version__
-from acer.config import Config, defaults, read_file, validate
+from acer.config import Config, defaults, from_dict, read_file, to_json
 from acer.display import errors
 from acer.errors import AcerError, SettingsError
+
+if TYPE_CHECKING:
+    from acer.training import Training
 
 INTERRUPTED = 130
 T = TypeVar("T")
@@ -38,29 +43,17 @@ class TrainFlags:
 
 def train(args: list[str]) -> int:
     """Train an agent: acer train ENV [flags]; every setting is a flag."""
-    wants_help = any(flag in args for flag in ("-h", "--help"))
-    # Once for what decides the defaults (environment, preset, algorithm, file), once more with those defaults.
-    first = _parse_train([a for a in args if a not in ("-h", "--help")], TrainFlags(Config()))
-    given = read_file(first.config) if first.config else {}
-    for name in ("env", "preset", "algo"):
-        value = getattr(first.settings, name)
-        if value != getattr(Config(), name) or name not in given:
-            given[name] = value
-    if wants_help and not given["env"]:
-        _parse_train(args, TrainFlags(Config()))
-    if not given["env"]:
-        raise SettingsError(
-            "no environment given; name one, for example: acer train CartPole-v1 (`acer envs` lists all)"
-        )
+    if any(flag in args for flag in ("-h", "--help")):
+        return _train_help(args)
+    flags = _parse_train(args, Config())
+    # A flag was given if its value does not depend on the default that it stands in for.
+    other = _parse_train(args, _different(Config()))
+    given = {name: value for name, value in vars(flags.settings).items() if value == getattr(other.settings, name)}
+    config = _combined(read_file(flags.config) if flags.config else {}, given)
 
-    from acer.envs import spaces_of
     from acer.model import claim
     from acer.training import Training
 
-    _, action = spaces_of(given["env"])
-    default = defaults(given.pop("env"), action.continuous, **given)
-    flags = _parse_train(args, dataclasses.replace(first, settings=default))
-    config = validate(flags.settings)
     out = flags.out or Path("runs") / f"{_file_name(config.env)}-{config.algo}-{config.seed}"
     training = Training(config, directory=out)
     _ = training.learner  # its environments start before the directory is made: a mistake leaves nothing behind
@@ -72,10 +65,44 @@ def train(args: list[str]) -> int:
     return _run(training, out, flags.quiet)
 
 
+def _combined(file: dict[str, Any], flags: dict[str, Any]) -> Config:
+    """Preset and algorithm, then the file's settings, then the flags.
+
+    With another algorithm or preset than the file's, what the file has only because of its own is left behind.
+    """
+    from acer.envs import spaces_of
+
+    env = flags.get("env") or file.get("env") or ""
+    if not env or not isinstance(env, str):
+        raise SettingsError("no environment given; name one, for example CartPole-v1 (`acer envs` lists all)")
+    observation, action = spaces_of(env)
+
+    def base(source: dict[str, Any], **settings: Any) -> Config:
+        names = {name: source[name] for name in ("preset", "algo") if name in source}
+        return defaults(env, action.continuous, **names, pixels=observation.is_pixels, **settings)
+
+    chosen = {name: value for name, value in (file | flags).items() if name in ("preset", "algo")}
+    if any(chosen[name] != file.get(name, chosen[name]) for name in chosen):
+        from_dict({"env": env} | file)  # checked as it stands before it is taken apart
+        old = json.loads(to_json(base(file)))
+        file = {name: value for name, value in file.items() if value != old.get(name)}
+    rest = {name: value for name, value in (file | flags).items() if name not in ("env", "preset", "algo")}
+    return base(chosen, **rest)
+
+
+def _train_help(args: list[str]) -> int:
+    """The help shows the defaults of the environment, preset and algorithm that are named beside it."""
+    flags = _parse_train([arg for arg in args if arg not in ("-h", "--help")], Config())
+    named = {name: getattr(flags.settings, name) for name in ("env", "preset", "algo")}
+    _parse_train(["--help"], _combined({}, named) if named["env"] else flags.settings)
+    return 0
+
+
 def resume(
     directory: Positional[Path],
     /,
     steps: int | None = None,
+    device: str | None = None,
     quiet: bool = False,
 ) -> int:
     """Go on with a run where its last checkpoint stands.
@@ -83,22 +110,22 @@ def resume(
     Args:
         directory: Directory of the run.
         steps: Train to this many steps instead of the run's own number.
+        device: Where the networks run now, if not where they ran before.
         quiet: No progress display.
     """
-    from acer import config as configuration
     from acer.training import Training, extend
 
-    training = Training.resume(directory, directory=directory)
+    training = Training.resume(directory, directory=directory, device=device)
     if steps is not None:
+        if steps <= training.steps:
+            raise SettingsError(f"{directory} is at {training.steps:,} steps already: --steps must be more")
         training.set_config(extend(training.config, steps))
-        (directory / "config.json").write_text(configuration.to_json(training.config))
-    if training.steps >= training.config.steps:
+        (directory / "config.json").write_text(to_json(training.config))
+    config = training.config
+    if training.steps >= config.steps:
         _say(f"{directory} is finished at {training.steps:,} steps; --steps takes it further")
         return 0
-    _say(
-        f"Going on with {training.config.algo} on {training.config.env} "
-        f"from {training.steps:,} to {training.config.steps:,} steps"
-    )
+    _say(f"Going on with {config.algo} on {config.env} from {training.steps:,} to {config.steps:,} steps")
     return _run(training, directory, quiet)
 
 
@@ -108,6 +135,7 @@ def eval_(
     episodes: int = 100,
     sampled: bool = False,
     seed: int = 0,
+    device: str | None = None,
     json_: Annotated[bool, arg(name="json")] = False,
 ) -> int:
     """Play a run's latest checkpoint, or a saved model, on new seeds.
@@ -117,13 +145,14 @@ def eval_(
         episodes: Episodes to play.
         sampled: Sample actions from the policy instead of taking its mode.
         seed: Seed of the evaluation; not the training's, whatever its number.
+        device: Where the networks run, if not where they ran before.
         json_: Print one JSON object on standard output and nothing else there.
     """
     from acer.model import ACER
 
     if episodes < 1:
         raise SettingsError(f"--episodes must be at least 1, not {episodes}")
-    model = ACER.load(directory)
+    model = ACER.load(directory, device=device)
     policy = "sampled actions" if sampled else "mode actions"
     _say(f"Playing {episodes} episodes of {model.config.env} with {policy}, {model.config.algo} from {directory}")
     result = model.evaluate(episodes, not sampled, seed)
@@ -146,6 +175,7 @@ def record(
     episodes: int = 1,
     sampled: bool = False,
     seed: int = 0,
+    device: str | None = None,
 ) -> int:
     """Write a video of a run's latest checkpoint, or of a saved model.
 
@@ -155,11 +185,12 @@ def record(
         episodes: Episodes to play, one after the other.
         sampled: Sample actions from the policy instead of taking its mode.
         seed: Seed of the episodes.
+        device: Where the networks run, if not where they ran before.
     """
     from acer.model import ACER
     from acer.video import record as write_video
 
-    model = ACER.load(directory)
+    model = ACER.load(directory, device=device)
     output = output or directory / "video.mp4"
     _say(f"Recording {episodes} episode{'s' * (episodes != 1)} of {model.config.env} into {output}")
     returns = write_video(model.agent, model.config.env, output, episodes, seed, not sampled)
@@ -260,7 +291,7 @@ def main() -> None:
         elif name == "train":
             code = train(args)
         else:
-            code = _parse(COMMANDS[name], name, args)
+            code = _parse(_deferred(COMMANDS[name]), name, args)()
     except AcerError as error:
         errors.print(f"acer: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         code = error.exit_code
@@ -271,7 +302,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def _run(training: "Training", out: Path, quiet: bool) -> int:  # type: ignore[name-defined]  # noqa: F821
+def _run(training: "Training", out: Path, quiet: bool) -> int:
     """Trains, then says what came of it."""
     from acer.plots import curves
 
@@ -284,10 +315,10 @@ def _run(training: "Training", out: Path, quiet: bool) -> int:  # type: ignore[n
     if training.steps < training.config.steps:
         _say(f"Stopped at {training.steps:,} steps, saved. To go on: acer resume {out}")
         return INTERRUPTED
-    print(
-        f"{out}: {training.steps:,} steps in {training.seconds:,.0f} s, "
-        f"return {training.meter.return_mean:,.1f} over the last episodes"
-    )
+    result = "no episode ended"
+    if training.meter.recent:
+        result = f"return {training.meter.return_mean:,.1f} over the last episodes"
+    print(f"{out}: {training.steps:,} steps in {training.seconds:,.0f} s, {result}")
     return 0
 
 
@@ -296,6 +327,16 @@ def _usage() -> str:
     lines += [f"  {name:<8} {(function.__doc__ or '').splitlines()[0]}" for name, function in COMMANDS.items()]
     lines += ["", "`acer COMMAND --help` says more; `acer --version` tells the version."]
     return "\n".join(lines)
+
+
+def _deferred(command: Callable[..., int]) -> Callable[..., Callable[[], int]]:
+    """The command with its arguments bound but not yet run: parsing catches what is said, running must not."""
+
+    @functools.wraps(command)
+    def bind(*args: Any, **kwargs: Any) -> Callable[[], int]:
+        return functools.partial(command, *args, **kwargs)
+
+    return bind
 
 
 def _parse(what: Callable[..., T], name: str, args: list[str], **options: Any) -> T:
@@ -316,8 +357,22 @@ def _parse(what: Callable[..., T], name: str, args: list[str], **options: Any) -
         raise SettingsError(f"{wrong}{hint} (acer {name} --help)") from None
 
 
-def _parse_train(args: list[str], default: TrainFlags) -> TrainFlags:
-    return _parse(TrainFlags, "train", args, default=default, description=train.__doc__)
+def _parse_train(args: list[str], default: Config) -> TrainFlags:
+    return _parse(TrainFlags, "train", args, default=TrainFlags(default), description=train.__doc__)
+
+
+def _different(config: Config) -> Config:
+    """A configuration that differs from this one in every field."""
+    hints = typing.get_type_hints(Config)
+
+    def other(name: str, value: Any) -> Any:
+        if typing.get_origin(hints[name]) is Literal:
+            return next(choice for choice in typing.get_args(hints[name]) if choice != value)
+        if isinstance(value, bool):
+            return not value
+        return (*value, 1) if isinstance(value, tuple) else value + ("?" if isinstance(value, str) else 1)
+
+    return Config(**{name: other(name, value) for name, value in vars(config).items()})
 
 
 def _file_name(env: str) -> str:

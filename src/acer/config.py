@@ -13,6 +13,7 @@ import json
 import math
 import types
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -83,7 +84,7 @@ class Config:
     kl_weight: float = 1.0
     """Weight of the KL penalty, with --trust-region penalty (ours)."""
     statistic: Literal["logits", "probabilities"] = "logits"
-    """φ of the categorical policy: probabilities as in Section 3.3, or logits (ours; see docs/trust-region.md)."""
+    """φ of the categorical policy: probabilities (Section 3.3), or logits (ours; measured in docs/trust-region.md)."""
 
     entropy_weight: float = 0.001
     """Weight of the entropy bonus; 0 for continuous actions, whose σ is fixed (0.001 on Atari, Section 4)."""
@@ -146,7 +147,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "classic": {
         "any": {"learning_rate": 7e-4, "learning_rate_decay": "linear", "rmsprop_epsilon": 1e-5, "hidden": (64, 64),
                 "shared_torso": False, "replay_capacity": 5_000, "replay_start": 1_000, "trajectory_length": 20,
-                "trajectories_per_update": 4, "max_gradient_norm": 10.0},
+                "trajectories_per_update": 4, "max_gradient_norm": 10.0, "checkpoint_every": 20_000},
         "discrete": {"reward_scale": 0.03, "entropy_weight": 0.001, "truncation": 10.0, "alpha": 0.99, "delta": 1.0},
         "continuous": {"reward_scale": 0.01, "entropy_weight": 0.0, "truncation": 5.0, "alpha": 0.995, "delta": 0.1,
                        "sigma": 0.3, "normalize_observations": True, "on_policy": False},
@@ -181,13 +182,45 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 }
 
 
-def defaults(env: str, continuous: bool, preset: str = "classic", algo: str = "acer", **overrides: Any) -> Config:
-    """The configuration of a preset and an algorithm for a kind of action, with some settings given by hand."""
+def defaults(
+    env: str, continuous: bool, preset: str = "classic", algo: str = "acer", *, pixels: bool = False, **overrides: Any
+) -> Config:
+    """The configuration of a preset and an algorithm for a kind of action, with some settings given by hand.
+
+    pixels: observations are images or bytes, which are never normalised.
+    """
     _check_choice("preset", preset, PRESETS)
     _check_choice("algo", algo, ALGORITHMS)
     kind = "continuous" if continuous else "discrete"
-    settings = {**PRESETS[preset]["any"], **PRESETS[preset][kind], **ALGORITHMS[algo]}
-    return from_dict({"env": env, "preset": preset, "algo": algo, **settings, **overrides})
+    settings = {**PRESETS[preset]["any"], **PRESETS[preset][kind], **ALGORITHMS[algo], "preset": preset, "algo": algo}
+    if pixels:
+        settings["normalize_observations"] = False
+    base = from_dict({"env": env, **settings})
+    config = from_dict({"env": env, **settings, **overrides})
+    for name, (meant, when) in MEANINGS.items():
+        if getattr(config, name) != getattr(base, name) and not meant(config, continuous):
+            raise SettingsError(f"{_flag(name)} has no meaning here: it is for {when}; leave it out")
+    return config
+
+
+def _has_q(config: Config, continuous: bool) -> bool:
+    return config.algo not in ("a3c", "trust-a3c", "tis", "trust-tis")
+
+
+# When a setting has a meaning, for those that do not always have one, and how to say it.
+MEANINGS: dict[str, tuple[Callable[[Config, bool], bool], str]] = {
+    "returns": (_has_q, "algorithms with a Q"),
+    "trace_lambda": (lambda c, _: _has_q(c, _) and c.returns != "importance", "retrace, tree-backup and degris"),
+    "truncation": (_has_q, "algorithms with a Q"),
+    "tis_bound": (lambda c, _: c.algo in ("tis", "trust-tis"), "tis and trust-tis"),
+    "delta": (lambda c, _: c.trust_region == "projection", "--trust-region projection"),
+    "alpha": (lambda c, _: c.trust_region != "none", "a trust region"),
+    "kl_weight": (lambda c, _: c.trust_region == "penalty", "--trust-region penalty"),
+    "statistic": (lambda c, continuous: not continuous and c.trust_region != "none", "discrete actions, trust region"),
+    "sigma": (lambda _, continuous: continuous, "continuous actions"),
+    "sdn_samples": (lambda c, continuous: continuous and _has_q(c, True) and c.algo != "no-sdn", "continuous ACER"),
+    "advantage_hidden": (lambda c, continuous: continuous and _has_q(c, True), "continuous ACER"),
+}
 
 
 def validate(config: Config) -> Config:
@@ -233,6 +266,8 @@ def validate(config: Config) -> Config:
         need(c.on_policy, f"{c.algo} learns on-policy: leave out --no-on-policy")
     if c.algo in ("a3c", "tis", "no-trust-region"):
         need(c.trust_region == "none", f"{c.algo} has no trust region: leave out --trust-region, or use another --algo")
+    if c.algo in ("trust-a3c", "trust-tis"):
+        need(c.trust_region != "none", f"{c.algo} has a trust region: use {c.algo.removeprefix('trust-')} for none")
     if c.algo == "no-truncation":
         need(c.truncation == math.inf, "no-truncation means --truncation inf: leave it out, or use --algo acer")
     if c.algo == "no-retrace":
@@ -258,20 +293,25 @@ def read_file(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} is not a JSON file of settings: {error}") from None
     if not isinstance(values, dict):
         raise SettingsError(f"{path} is not a JSON file of settings: it must hold one object")
+    check_names(values)
     return values
 
 
 def from_dict(values: dict[str, Any]) -> Config:
     """A checked configuration; every name and every type is looked at."""
+    check_names(values)
     hints = typing.get_type_hints(Config)
-    checked = {}
-    for name, value in values.items():
-        if name not in hints:
-            near = difflib.get_close_matches(name, hints, 1)
+    return validate(Config(**{name: _coerce(name, value, hints[name]) for name, value in values.items()}))
+
+
+def check_names(values: dict[str, Any]) -> None:
+    """Refuses names that are not settings."""
+    names = [field.name for field in dataclasses.fields(Config)]
+    for name in values:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise SettingsError(f"unknown setting {name!r}{hint}")
-        checked[name] = _coerce(name, value, hints[name])
-    return validate(Config(**checked))
 
 
 def _coerce(name: str, value: Any, hint: Any) -> Any:
@@ -284,6 +324,8 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
         return math.inf
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
+    if hint is int and isinstance(value, float) and value.is_integer():  # people write 1e6
+        return int(value)
     if origin is tuple and isinstance(value, list | tuple) and all(type(item) is int for item in value):
         return tuple(value)
     if not isinstance(hint, types.GenericAlias) and type(value) is hint:
@@ -292,7 +334,7 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
 
 
 def _check_choice(name: str, value: Any, choices: Any) -> None:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise SettingsError(f"{_flag(name)} must be one of {', '.join(choices)}, not {value!r}")
 
 

@@ -115,7 +115,7 @@ class TensorBoard:
     def __init__(self, directory: Path, from_steps: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self.writer = SummaryWriter(str(directory), purge_step=from_steps or None)
+        self.writer = SummaryWriter(str(directory), purge_step=from_steps + 1 if from_steps else None)
 
     def add(self, group: str, row: dict[str, Any]) -> None:
         for key, value in row.items():

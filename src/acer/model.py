@@ -28,7 +28,9 @@ class ACER:
 
     def __init__(self, env: str | EnvMaker, *, preset: str = "classic", algo: str = "acer", **settings: Any) -> None:
         name = env if isinstance(env, str) else f"{env.__module__}:{getattr(env, '__qualname__', 'environment')}"
-        config = configuration.defaults(name, spaces_of(env)[1].continuous, preset, algo, **settings)
+        observation, action = spaces_of(env)
+        configuration.check_names(settings)
+        config = configuration.defaults(name, action.continuous, preset, algo, pixels=observation.is_pixels, **settings)
         self._adopt(Training(config, env))
 
     def _adopt(self, training: Training) -> None:
@@ -61,6 +63,8 @@ class ACER:
         """Trains for `steps` more steps (by default to `config.steps`); with `out`, logs and checkpoints go there."""
         training = self._training
         if steps is not None:
+            if steps < 1:
+                raise SettingsError(f"learn needs at least one step, not {steps}")
             training.set_config(extend(self.config, self.steps + steps))
         training.callbacks = callbacks
         if out is not None:
@@ -68,6 +72,9 @@ class ACER:
             training.directory = Path(out)
         training.stopping = training.interrupted = False
         training.run(shown=progress)
+        if training.interrupted:
+            training.interrupted = False
+            raise KeyboardInterrupt
         return self
 
     def predict(
@@ -107,7 +114,13 @@ class ACER:
         checkpoint.write(path, self._training.tensors(), self._training.state())
 
     @classmethod
-    def load(cls, path: str | Path, env: str | EnvMaker | None = None, resume: bool = False) -> Self:
+    def load(
+        cls,
+        path: str | Path,
+        env: str | EnvMaker | None = None,
+        resume: bool = False,
+        device: str | None = None,
+    ) -> Self:
         """A saved model, or the latest checkpoint of a run. With `resume` the replay memory and all counters come
         along, so that
         `learn` goes on where the run stopped; otherwise `learn` begins anew from the saved parameters."""
@@ -116,10 +129,10 @@ class ACER:
         if resume:
             if not (where / checkpoint.REPLAY).is_file():
                 raise CheckpointError(f"{where} is a model without its run: load it without resume")
-            model._adopt(Training.resume(where, env))
+            model._adopt(Training.resume(where, env, device=device))
         else:
             state = checkpoint.read_state(where)
-            training = Training(config_of(where, state), env)
+            training = Training(config_of(where, state, device), env)
             training.load_model(where, state)
             model._adopt(training)
         return model
@@ -131,11 +144,11 @@ class ACER:
 
 def claim(directory: Path, config: Config) -> None:
     """Takes an output directory for a new run; one that is in use is never overwritten."""
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        run = (directory / "config.json").is_file()
-        hint = f"; to go on with it: acer resume {directory}" if run else ""
-        raise SettingsError(f"{directory} exists and is not empty: choose another --out{hint}")
     try:
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            run = (directory / "config.json").is_file()
+            hint = f"; to go on with it: acer resume {directory}" if run else ""
+            raise SettingsError(f"{directory} exists and is not empty: choose another --out{hint}")
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "config.json").write_text(configuration.to_json(config))
     except OSError as error:

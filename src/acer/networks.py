@@ -92,8 +92,6 @@ class MLP(nn.Module):
 class ConvNet(nn.Module):
     """The paper's torso for images (Section 4): 32 8×8/4, 64 4×4/2, 64 3×3/1, then fully connected."""
 
-    SMALLEST = 36  # pixels a side that leave something after the third convolution
-
     def __init__(self, architecture: Architecture) -> None:
         super().__init__()
         channels, height, width = architecture.observation

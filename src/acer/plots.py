@@ -9,7 +9,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from acer.errors import CheckpointError
+from acer.errors import CheckpointError, SettingsError
 from acer.logs import read
 
 
@@ -32,8 +32,12 @@ def curves(directories: Sequence[Path], output: Path, x: str = "steps") -> None:
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    figure.savefig(output, dpi=150)
-    plt.close(figure)
+    try:
+        figure.savefig(output, dpi=150)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"cannot write {output}: {error}") from None
+    finally:
+        plt.close(figure)
 
 
 def column_pairs(path: Path, x: str, y: str = "return_mean") -> list[tuple[float, float]]:

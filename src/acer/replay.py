@@ -11,6 +11,7 @@ import lz4.block
 import numpy as np
 from numpy.typing import NDArray
 
+from acer.errors import CheckpointError
 from acer.rollout import FIELDS, Trajectory
 
 PLAIN = FIELDS[1:]  # everything but the observations
@@ -32,11 +33,6 @@ class Replay:
     def __len__(self) -> int:
         """Trajectories stored."""
         return len(self._blocks)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory taken by what is stored."""
-        return sum(map(len, self._blocks)) + sum(array.nbytes for array in self._plain.values())
 
     def add(self, trajectory: Trajectory) -> None:
         """Stores the B trajectories of one rollout, overwriting the oldest once full."""
@@ -83,6 +79,9 @@ class Replay:
         """Takes over what `state` gave."""
         if not state:
             return
+        missing = {"added", "blocks", "block_sizes", "observation_shape", "observation_is_bytes", *PLAIN} - state.keys()
+        if missing:
+            raise CheckpointError(f"the replay memory lacks {', '.join(sorted(missing))}")
         ends = np.cumsum(state["block_sizes"]).tolist()
         blocks = state["blocks"].tobytes()
         self._blocks = [blocks[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]

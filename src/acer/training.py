@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -26,11 +25,9 @@ from acer.config import Config
 from acer.display import Display
 from acer.envs import EnvBatch, make_batch, spaces_of
 from acer.envs.registry import EnvMaker
-from acer.errors import AcerError, CheckpointError
+from acer.errors import AcerError, CheckpointError, SettingsError
 from acer.evaluation import Evaluation, evaluate
 from acer.logs import EVALUATIONS, PROGRESS, Meter, Table, TensorBoard
-
-EVALUATION_ENVIRONMENTS = 16
 
 
 class Training:
@@ -78,12 +75,18 @@ class Training:
         path: Path,
         env: str | EnvMaker | None = None,
         directory: Path | None = None,
-        callbacks: Sequence[Callback] = (),
+        device: str | None = None,
     ) -> Self:
-        """A run as its checkpoint left it; its environments begin new episodes."""
+        """A run as its checkpoint left it; its environments begin new episodes.
+
+        A run that ended before its first checkpoint begins again: nothing of it was learnt to last.
+        """
+        if checkpoint.never_saved(path):
+            config = configuration.from_dict(configuration.read_file(path / "config.json"))
+            return cls(config, env, directory)
         where = checkpoint.find(path)
         state = checkpoint.read_state(where)
-        training = cls(config_of(where, state), env, directory, callbacks)
+        training = cls(config_of(where, state, device), env, directory)
         training.load(where, state)
         return training
 
@@ -105,8 +108,7 @@ class Training:
                     self.meter.add(report)
                     self._rolled_out(report)
                     display.show(self.steps, self.meter.return_mean, (self.steps - first) / (now - began))
-                    done = self.steps >= self.config.steps or self.stopping
-                    if self.steps - last_row >= self.config.log_every or done:
+                    if self.steps - last_row >= self.config.log_every or self.steps >= self.config.steps:
                         logs.progress(self._row(now - last_time))
                         last_row, last_time = self.steps, now
                     if _due(self.config.eval_every, self.steps, report.steps) or self.steps >= self.config.steps:
@@ -114,6 +116,8 @@ class Training:
                     if _due(self.config.checkpoint_every, self.steps, report.steps):
                         self.checkpoint()
             finally:
+                if last_row < self.steps:
+                    logs.progress(self._row(time.perf_counter() - last_time))
                 # An environment that fails has discarded its half-written trajectory: what is here is whole.
                 if self._checkpointed < self.steps:
                     self.checkpoint()
@@ -122,8 +126,12 @@ class Training:
         self, episodes: int, deterministic: bool = True, seeds: np.random.SeedSequence | None = None
     ) -> Evaluation:
         """Plays in environments of its own, on seeds of its own."""
-        count = min(episodes, EVALUATION_ENVIRONMENTS)
+        if episodes < 1:
+            raise SettingsError(f"an evaluation needs at least one episode, not {episodes}")
+        count = min(episodes, self.config.environments)
         if self._evaluation_env is None or self._evaluation_env.count != count:
+            if self._evaluation_env is not None:
+                self._evaluation_env.close()
             self._evaluation_env = make_batch(self.env_source, count, self.config.workers)
         if seeds is None:
             root = self._evaluation_seeds
@@ -197,7 +205,8 @@ class Training:
         """Takes over learner, counters and, where the checkpoint has it, replay."""
         self.load_model(where, state)
         try:
-            self.learner.steps = self._checkpointed = int(state["steps"])
+            self.learner.restart(int(state["steps"]))
+            self._checkpointed = self.steps
             self.learner.skipped = int(state["skipped_updates"])
             self.seconds, self.evaluations = float(state["seconds"]), int(state["evaluations"])
             self.meter.restore(state["meter"])
@@ -209,11 +218,11 @@ class Training:
             self.learner.replay.restore(checkpoint.read_replay(where))
 
     def load_model(self, where: Path, state: dict[str, Any]) -> None:
-        """Takes over the parameters only."""
+        """Takes over the networks and the optimiser's statistics only."""
         if state.get("spaces") != self._spaces():
             raise CheckpointError(
-                f"{where} was made for another environment, with {state.get('spaces')}; "
-                f"{self.config.env} has {self._spaces()}"
+                f"{where} was made for another environment: its spaces are {state.get('spaces')}, "
+                f"here they are {self._spaces()}"
             )
         tensors = self.tensors()
         for name, value in checkpoint.read_tensors(where, tensors).items():
@@ -224,9 +233,7 @@ class Training:
             self.agent.use_moments()
 
     def _spaces(self) -> dict[str, Any]:
-        observation, action = self.agent.observation, self.agent.action
-        kind = "continuous" if action.continuous else "discrete"
-        return {"observation": list(observation.shape), "actions": kind, "size": action.size}
+        return {"observation": self.agent.observation.describe(), "action": self.agent.action.describe()}
 
     # ------------------------------------------------------------------ moments of the run
 
@@ -262,23 +269,27 @@ class Training:
                 self.stopping = True
 
 
-def config_of(where: Path, state: dict[str, Any]) -> Config:
-    """The configuration that a checkpoint was made with."""
+def config_of(where: Path, state: dict[str, Any], device: str | None = None) -> Config:
+    """The configuration that a checkpoint was made with, on another device if one is given."""
     try:
-        return configuration.from_dict(state["config"])
+        return configuration.from_dict(state["config"] | ({"device": device} if device else {}))
     except (AcerError, KeyError, TypeError) as error:
         raise CheckpointError(f"{where / checkpoint.STATE} has no usable configuration: {error}") from None
 
 
 def use_threads(config: Config, agent: Agent) -> None:
-    """Small networks are slower with more threads: the work of one operation is less than handing it over."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    torch.set_num_threads(config.threads or (cores if agent.architecture.convolutional else 1))
+    """Sets PyTorch's threads for the process. Small networks are slower with more: handing work over costs more."""
+    torch.set_num_threads(config.threads or (cores() if agent.architecture.convolutional else 1))
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def extend(config: Config, steps: int) -> Config:
     """The same run, to another number of steps."""
-    return configuration.validate(replace(config, steps=steps))
+    return configuration.from_dict(vars(config) | {"steps": steps})
 
 
 def _due(every: int, steps: int, new: int) -> bool:

@@ -128,7 +128,7 @@ def update(network: Network, average: Policy, batch: Batch, method: Method, nois
         k = f.kl_gradient(phi_a, phi)
         z = method.constrain(g, k)
 
-        # dθ ← dθ + ∂φ/∂θ z*, and dθ_v, as messages to the outputs of the network.
+        # dθ ← dθ + ∂φ/∂θ z*, and dθ_v, as messages to the outputs of the network; negative, for the optimiser descends.
         share = live.to(z.dtype) / -live.shape[1]
         to_policy = f.pullback(phi, z) * share.unsqueeze(-1)
         to_critic = [direction * (share * method.critic_weight) for _, direction in estimate.critic]

@@ -13,13 +13,17 @@ from numpy.typing import NDArray
 from acer.actor_learner import Agent
 from acer.envs import make_one
 from acer.envs.registry import EnvMaker
-from acer.errors import AcerError, EnvironmentFault
+from acer.errors import AcerError, EnvironmentFault, SettingsError
 
 
 def record(
     agent: Agent, source: str | EnvMaker, output: Path, episodes: int, seed: int, deterministic: bool
 ) -> list[float]:
     """Plays episodes one after the other into one MP4 file, at the environment's own speed; returns their returns."""
+    if episodes < 1:
+        raise SettingsError(f"a video needs at least one episode, not {episodes}")
+    if not output.parent.is_dir():
+        raise SettingsError(f"cannot write {output}: {output.parent} is not a directory")
     env = make_one(source, render_mode="rgb_array")
     returns: list[float] = []
     frames = _play(agent, env, episodes, seed, deterministic, returns)
@@ -53,12 +57,12 @@ def _play(
     for episode_seed in seeds.generate_state(episodes) >> 1:
         raw, _ = env.reset(seed=int(episode_seed))
         yield _render(env)
-        total, over = 0.0, False
-        while not over:
+        total, steps, over = 0.0, 0, False
+        while not over and steps < agent.config.eval_limit:
             noise = None if deterministic else agent.distribution.noise(rng, (1,))
             action, _ = agent.act(agent.observation.encode_one(raw), noise)
             raw, reward, terminated, truncated, _ = env.step(agent.action.decode(action)[0])
-            total, over = total + float(reward), terminated or truncated
+            total, steps, over = total + float(reward), steps + 1, terminated or truncated
             yield _render(env)
         returns.append(total)
 

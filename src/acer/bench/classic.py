@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 from acer import optimizer
-from acer.bench.measure import alternate, cores, medians, peer_python, seconds
+from acer.bench.measure import alternate, medians, peer_python, seconds
 from acer.config import Config, defaults
 from acer.envs import make_batch
 from acer.errors import AcerError
-from acer.training import Training
+from acer.training import Training, cores
 
 PFRL = ("torch==2.13.0", "pfrl==0.4.0", "gymnasium==1.4.0", "numpy==2.4.6", "packaging")
 WARM_UP, MEASURED = 4_000, 30_000  # steps of this package in each turn

@@ -36,11 +36,6 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
     return (time.perf_counter() - began) / repeats
 
 
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def peer_python(name: str, requirements: Sequence[str], say: Callable[[str], None]) -> Path:
     """The interpreter of a peer's own virtual environment, made on first use in the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

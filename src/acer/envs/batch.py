@@ -4,7 +4,8 @@ Episodes end by Gymnasium's NEXT_STEP rule: the observation at an episode's end 
 after it is dead: its action is ignored, it pays 0 and returns the next episode's first observation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +55,9 @@ class EnvBatch:
     def reset(self, seeds: list[int]) -> NDArray[Any]:
         """Begins a new episode everywhere; each environment has a seed of its own."""
         self._dead[:] = False
-        raw, _ = self.env.reset(seed=seeds)  # type: ignore[arg-type]
-        observations = self._encode(raw)
+        with self._named("reset"):
+            raw, _ = self.env.reset(seed=seeds)  # type: ignore[arg-type]
+            observations = self._encode(raw)
         self._check(observations, np.zeros(self.count, np.float32))
         return observations
 
@@ -66,16 +68,29 @@ class EnvBatch:
 
     def step(self, actions: NDArray[Any]) -> Step:
         """actions: [B] indices, or [B, d] unclipped samples in the unit range."""
-        raw, rewards, terminated, truncated, _ = self.env.step(self.action.decode(actions))
         self._steps += 1
-        rewards = np.where(self._dead, 0, rewards).astype(np.float32)
-        observations = self._encode(raw)
+        with self._named("step"):
+            raw, rewards, terminated, truncated, _ = self.env.step(self.action.decode(actions))
+            rewards = np.where(self._dead, 0, rewards).astype(np.float32)
+            observations = self._encode(raw)
         self._check(observations, rewards)
         self._dead = terminated | truncated
         return Step(observations, rewards, terminated.copy(), self._dead)
 
     def close(self) -> None:
         self.env.close()
+
+    @contextmanager
+    def _named(self, what: str) -> Iterator[None]:
+        """Whatever the user's environment raises, said in one line; the cause stays attached."""
+        try:
+            yield
+        except EnvironmentFault as error:
+            raise EnvironmentFault(f"{self.name}: {what} {self._steps}: {error}") from error
+        except Exception as error:
+            reason = " ".join(str(error).split()) or "no message"
+            message = f"{self.name}: {what} {self._steps} raised {type(error).__name__}: {reason}"
+            raise EnvironmentFault(message) from error
 
     def _encode(self, raw: Any) -> NDArray[Any]:
         """Arrays of our own: the environments write the next observations over these."""

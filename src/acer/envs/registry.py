@@ -30,14 +30,14 @@ def known_names() -> list[str]:
 
 def make_one(env: str | EnvMaker, **kwargs: Any) -> gym.Env[Any, Any]:
     """Makes one environment by name or from the user's own class or function."""
+    if isinstance(env, gym.Env):
+        raise EnvironmentFault("acer steps several environments at once: give a function that makes one, not one")
     try:
-        if callable(env):
-            return env(**kwargs)
-        if ":" in env:
-            own = _import_own(env)
-            if own is not None:
-                return own(**kwargs)
-        return gym.make(env, **kwargs)
+        own = env if callable(env) else _import_own(env)
+        made = own(**kwargs) if own is not None else gym.make(str(env), **kwargs)
+        if not isinstance(made, gym.Env):
+            raise EnvironmentFault(f"{env} makes a {type(made).__name__}, not a gymnasium.Env")
+        return made
     except (NameNotFound, VersionNotFound, NamespaceNotFound, UnregisteredEnv) as error:
         raise EnvironmentFault(f"unknown environment {env!r}{_suggestion(str(env))}; `acer envs` lists all") from error
     except DependencyNotInstalled as error:
@@ -58,18 +58,19 @@ def spaces_of(env: str | EnvMaker) -> tuple[ObservationSpec, ActionSpec]:
         one.close()
 
 
-def make_batch(env: str | EnvMaker, count: int, workers: bool = False, **kwargs: Any) -> EnvBatch:
+def make_batch(env: str | EnvMaker, count: int, workers: bool = False) -> EnvBatch:
     """A batch of `count` environments. One is made here first, so that a bad name fails with its own message."""
     name = env if isinstance(env, str) else getattr(env, "__name__", "environment")
     if workers:
-        make_one(env, **kwargs).close()
-    return EnvBatch.of([partial(make_one, env, **kwargs)] * count, name, workers)
+        make_one(env).close()
+    return EnvBatch.of([partial(make_one, env)] * count, name, workers)
 
 
 def _import_own(env: str) -> EnvMaker | None:
-    """`module:Class`, looked up from the current folder too; None when the module registers an id of that name
-    instead."""
+    """`module:Class`, looked up from the current folder too; None for an id, also one that the module registers."""
     module_name, _, attribute = env.partition(":")
+    if not attribute:
+        return None
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -98,12 +99,7 @@ def _extra(env: str) -> str:
     """Which of this package's extras has what a known family of environments needs."""
     spec = gym.registry.get(env)
     entry = str(spec.entry_point) if spec else ""
-    for family, extra in (
-        ("box2d", "box2d"),
-        ("classic_control", "classic"),
-        ("toy_text", "classic"),
-        ("mujoco", "control"),
-    ):
+    for family, extra in (("box2d", "box2d"), ("classic_control", "classic"), ("toy_text", "classic")):
         if family in entry:
             return f" (or: pip install 'acer[{extra}]')"
     return ""

@@ -32,6 +32,11 @@ class ObservationSpec:
         shape = self.space.shape if isinstance(self.space, spaces.Box) else ()
         return len(shape or ()) == 3 or (len(shape or ()) == 2 and self.space.dtype == np.uint8)
 
+    @property
+    def is_pixels(self) -> bool:
+        """Images, or bytes of any shape: scaled by their range, never normalised."""
+        return self.is_image or self.dtype == np.uint8
+
     @cached_property
     def dtype(self) -> np.dtype[Any]:
         """Bytes stay bytes (a quarter of the memory); all else is float32."""
@@ -57,10 +62,14 @@ class ObservationSpec:
         """A batch of `count` raw observations, as Gymnasium's vector environments give them, to [count, *shape]."""
         if not self.is_image:
             return _flatten(self.space, raw, count).astype(self.dtype, copy=False)
-        images = np.asarray(raw, dtype=self.dtype)
+        images = _checked(self.space, raw, count).astype(self.dtype, copy=False)
         if self.channels_last:
             images = np.ascontiguousarray(np.moveaxis(images, -1, 1))
         return images.reshape(count, *self.shape)
+
+    def describe(self) -> str:
+        """What a saved model remembers of it."""
+        return f"{self.dtype}{list(self.shape)}"
 
     def holds(self, raw: Any) -> bool:
         """Whether `raw` is one observation rather than a batch of them."""
@@ -104,15 +113,25 @@ class ActionSpec:
             return int(self.space.n)
         return int(np.prod(self.space.shape or (1,)))
 
+    def describe(self) -> str:
+        """What a saved model remembers of it."""
+        if isinstance(self.space, spaces.Box):
+            return f"box from {self.space.low.reshape(-1).tolist()} to {self.space.high.reshape(-1).tolist()}"
+        return f"{self.size} choices"
+
     def decode(self, actions: NDArray[Any]) -> NDArray[Any]:
         """[B] indices or [B, d] samples to what the environment takes; samples are clipped to its bounds here."""
         space = self.space
         if isinstance(space, spaces.Discrete):
             return actions + space.start if space.start else actions
         assert isinstance(space, spaces.Box)
-        unit = (np.clip(actions, -1, 1).reshape(len(actions), *space.shape) + 1) / 2
-        scaled: NDArray[Any] = space.low + unit * (space.high - space.low)
-        return scaled.astype(space.dtype, copy=False)
+        unit = (np.clip(actions, -1, 1).reshape(len(actions), *space.shape).astype(np.float64) + 1) / 2
+        low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+        scaled: NDArray[Any] = low + unit * (high - low)
+        if np.issubdtype(space.dtype, np.integer):
+            scaled = np.rint(scaled)
+        inside: NDArray[Any] = np.clip(scaled.astype(space.dtype), space.low, space.high)  # rounding may leave them
+        return inside
 
 
 def _check_supported(space: gym.Space[Any], what: str) -> None:
@@ -148,7 +167,15 @@ def _flatten(space: gym.Space[Any], raw: Any, count: int) -> NDArray[Any]:
         values = np.asarray(raw, dtype=np.int64).reshape(count, -1) - space.start.reshape(-1)
         parts = [np.eye(int(n), dtype=np.float32)[values[:, i]] for i, n in enumerate(space.nvec.reshape(-1))]
         return np.concatenate(parts, axis=1)
-    return np.asarray(raw).reshape(count, -1)
+    return _checked(space, raw, count).reshape(count, -1)
+
+
+def _checked(space: gym.Space[Any], raw: Any, count: int) -> NDArray[Any]:
+    """The batch as an array, which must have the shape that the space declares."""
+    array = np.asarray(raw)
+    if array.shape != (count, *(space.shape or ())):
+        raise EnvironmentFault(f"observations of shape {array.shape[1:]} where the space declares {space.shape}")
+    return array
 
 
 def _batched(space: gym.Space[Any], raw: Any) -> Any:
