@@ -7,6 +7,8 @@ READY := $(VENV)/.ready
 .PHONY: demo test test-all lint format bench docs wheel clean
 
 $(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "acer needs Python 3.11 or newer; name one: make PYTHON=python3.11 …"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
