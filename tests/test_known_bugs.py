@@ -38,7 +38,7 @@ def tensor(*values: float) -> Tensor:
 
 def discrete(**settings: Any) -> tuple[Learner, Method, Batch]:
     """Three actions, a small torso, trajectories of 3 steps in 4 environments; π_a away from π."""
-    chosen = config.defaults("bugs", continuous=False, **{"hidden": (4,), "entropy_weight": 0.0, **settings})
+    chosen = replace(config.defaults("bugs", continuous=False), **{"hidden": (4,), "entropy_weight": 0.0, **settings})
     f = Categorical(3, chosen.statistic)
     made = learner(architecture(chosen, f), seed=1)
     return made, algorithms.method(chosen, f), random_batch(f, seed=2, steps=3, count=4)
@@ -46,7 +46,7 @@ def discrete(**settings: Any) -> tuple[Learner, Method, Batch]:
 
 def continuous(**settings: Any) -> tuple[Learner, Method, Batch, Tensor]:
     """Two action dimensions; otherwise as above."""
-    chosen = config.defaults("bugs", continuous=True, **{"hidden": (4,), "entropy_weight": 0.0, **settings})
+    chosen = replace(config.defaults("bugs", continuous=True), **{"hidden": (4,), "entropy_weight": 0.0, **settings})
     f = Gaussian(2, 0.3)
     made = learner(architecture(chosen, f), seed=1)
     method = algorithms.method(chosen, f)

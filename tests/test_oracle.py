@@ -65,7 +65,7 @@ def cases(draw: st.DrawFn, algo: str, continuous: bool, **fixed: Any) -> Case:
         **config.ALGORITHMS[algo],
         **fixed,
     }
-    chosen = config.defaults("oracle", continuous, algo=algo, **settings)
+    chosen = replace(config.defaults("oracle", continuous, algo=algo), **settings)
     size = draw(st.integers(1, 4))
     return Case(
         config=chosen,
@@ -240,7 +240,7 @@ def extremes(algo: str, f: Categorical | Gaussian, c: float, **changes: Any) -> 
     settings = {"hidden": (), "shared_torso": False, "entropy_weight": 0.0 if continuous else 0.01, **changes}
     if algo != "no-truncation":
         settings["truncation"] = c
-    chosen = config.defaults("extremes", continuous, algo=algo, **settings)
+    chosen = replace(config.defaults("extremes", continuous, algo=algo), **settings)
     made = learner(architecture(chosen, f, observation=2 * f.outputs), seed=0, dtype=torch.float32)
     k, batch = 12, 16
     rng = np.random.default_rng(0)
