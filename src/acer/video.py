@@ -1,6 +1,7 @@
 """Videos of a policy at play."""
 
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ def record(
         raise SettingsError(f"a video needs at least one episode, not {episodes}")
     if not output.parent.is_dir():
         raise SettingsError(f"cannot write {output}: {output.parent} is not a directory")
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames only: pygame needs no screen
     env = make_one(source, render_mode="rgb_array")
     returns: list[float] = []
     frames = _play(agent, env, episodes, seed, deterministic, returns)
