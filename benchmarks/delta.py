@@ -4,12 +4,10 @@
 the best mean of 100 training episodes on the way, which tells a policy that was lost from one that was never found.
 """
 
-import csv
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from acer import ACER, Callback
-from acer.training import cores
+from table import measure
 
 FILE = Path("results/classic/delta.csv")
 
@@ -33,15 +31,7 @@ def measured(job):
 
 def main() -> None:
     jobs = [(delta, seed) for delta in (0.1, 0.3, 1.0) for seed in range(3)]
-    rows = []
-    with ProcessPoolExecutor(cores()) as pool:
-        for row in pool.map(measured, jobs):
-            rows.append(row)
-            print(*row, sep="\t", flush=True)
-    with FILE.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["delta", "seed", "eval_mean", "best_training_mean"])
-        writer.writerows(rows)
+    measure(measured, jobs, ["delta", "seed", "eval_mean", "best_training_mean"], FILE)
 
 
 if __name__ == "__main__":

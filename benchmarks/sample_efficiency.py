@@ -11,13 +11,11 @@ A run ends when it is solved and sustained. For each algorithm the best learning
 runs that do not arrive count as the whole budget.
 """
 
-import csv
 import statistics
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from acer import ACER, Callback
-from acer.training import cores
+from table import measure
 
 RATES = (2e-4, 5e-4, 1e-3, 2e-3, 5e-3)
 SEEDS, BUDGET, EVERY, MARK, IN_A_ROW = 5, 300_000, 2_000, 475.0, 5
@@ -55,16 +53,7 @@ def needed(job):
 
 def main() -> None:
     jobs = [(algo, rate, seed) for algo in ("acer", "a3c") for rate in RATES for seed in range(SEEDS)]
-    rows = []
-    with ProcessPoolExecutor(cores()) as pool:
-        for row in pool.map(needed, jobs):
-            rows.append(row)
-            print(*row, sep="\t", flush=True)
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    with FILE.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["algo", "learning_rate", "seed", *WAYS])
-        writer.writerows(rows)
+    rows = measure(needed, jobs, ["algo", "learning_rate", "seed", *WAYS], FILE)
     for column, way in enumerate(WAYS, 3):
         best = {}
         for algo in ("acer", "a3c"):

@@ -4,13 +4,11 @@ Logits and probabilities, δ of 0.1 and 1, five seeds each, `classic` otherwise:
 mode action) and the share of steps whose parameter gradient the projection changed, over the whole run.
 """
 
-import csv
 import statistics
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from acer import ACER, Callback
-from acer.training import cores
+from table import measure
 
 FILE = Path("results/classic/statistic.csv")
 
@@ -42,15 +40,7 @@ def main() -> None:
         for delta in (0.1, 1.0)
         for seed in range(5)
     ]
-    rows = []
-    with ProcessPoolExecutor(cores()) as pool:
-        for row in pool.map(measured, jobs):
-            rows.append(row)
-            print(*row, sep="\t", flush=True)
-    with FILE.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["statistic", "delta", "seed", "eval_mean", "trust_region_active"])
-        writer.writerows(rows)
+    measure(measured, jobs, ["statistic", "delta", "seed", "eval_mean", "trust_region_active"], FILE)
 
 
 if __name__ == "__main__":

@@ -4,14 +4,12 @@ The measure: 100 evaluation episodes, mode action, mean return of at least 475. 
 and if those reach 475, 100 more decide; the run ends there. `classic`, five learning rates for both, five seeds each.
 """
 
-import csv
 import statistics
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from acer import ACER, Callback
-from acer.training import cores
 from sample_efficiency import BUDGET, MARK, RATES, SEEDS
+from table import measure
 
 FILE = Path("results/classic/steps_to_475.csv")
 
@@ -40,15 +38,7 @@ def needed(job):
 
 def main() -> None:
     jobs = [(algo, rate, seed) for algo in ("acer", "a3c") for rate in RATES for seed in range(SEEDS)]
-    rows = []
-    with ProcessPoolExecutor(cores()) as pool:
-        for row in pool.map(needed, jobs):
-            rows.append(row)
-            print(*row, sep="\t", flush=True)
-    with FILE.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["algo", "learning_rate", "seed", "steps"])
-        writer.writerows(rows)
+    rows = measure(needed, jobs, ["algo", "learning_rate", "seed", "steps"], FILE)
     medians = {
         algo: {rate: statistics.median(r[3] for r in rows if r[:2] == [algo, rate]) for rate in RATES}
         for algo in ("acer", "a3c")

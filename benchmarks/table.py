@@ -1,0 +1,26 @@
+"""Independent runs, as many at once as there are cores, into one CSV file."""
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from acer.training import cores
+
+
+def measure(
+    run: Callable[[Any], list[Any]], jobs: Iterable[Any], columns: Sequence[str], file: Path
+) -> list[list[Any]]:
+    """Runs every job in a process of its own; each gives one row, shown as it comes and written at the end."""
+    rows = []
+    with ProcessPoolExecutor(cores()) as pool:
+        for row in pool.map(run, jobs):
+            rows.append(row)
+            print(*row, sep="\t", flush=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+    return rows
