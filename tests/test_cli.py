@@ -247,6 +247,9 @@ def test_what_is_about_to_happen_is_said(run, call):
 def test_a_run_that_died_before_its_first_checkpoint_begins_again(run, call):
     Path("dead").mkdir()
     Path("dead/config.json").write_bytes((run / "config.json").read_bytes())
+    code, _, err = call("resume", "dead", "--device", "meta")
+    assert code == 2
+    assert "--device meta cannot be used here" in err
     code, _, err = call("resume", "dead")
     assert code == 0, err
     assert "from 0 to 700 steps" in err

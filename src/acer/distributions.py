@@ -4,60 +4,28 @@ A distribution is a value without state. The network's *output* becomes the *sta
 trajectory; `score`, `kl_gradient` and `entropy_gradient` are gradients with respect to φ, and `pullback` carries such
 a gradient from φ to the network's output, where back-propagation takes over.
 
+Both distributions answer to the same names, over any leading (time, actor) dimensions […], with n = `outputs`:
+
+    statistics        network output […, n] to what a trajectory stores […, n]
+    noise, sample     standard noise for the given leading dimensions; one action […] or […, d] from φ and noise
+    mode              the most probable action
+    log_prob          log f(a|φ), joint over the action's d = `dimensions`: […]
+    kl, kl_gradient   D_KL[f(·|φ_a) ‖ f(·|φ)]: […], and k, its gradient with respect to φ: […, n]
+    entropy, entropy_gradient                  H[f(·|φ)]: […], and its gradient: […, n]
+    pullback          (∂φ/∂output)ᵀ gradient: […, n]
+
 Noise is an argument everywhere: who samples owns the random stream.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 Statistic = Literal["logits", "probabilities"]
-
-
-class Distribution(Protocol):
-    """What the rest of the package asks of f. Shapes: `[…]` are any leading (time, actor) dimensions."""
-
-    @property
-    def outputs(self) -> int:
-        """Size of the network's output, and of the stored statistics."""
-
-    @property
-    def dimensions(self) -> int:
-        """d in ρ^{1/d}: dimensions of one action."""
-
-    def statistics(self, output: Tensor) -> Tensor:
-        """Network output […, n] to the statistics that a trajectory stores […, n]."""
-
-    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Tensor:
-        """Standard noise for `sample` at the given leading dimensions."""
-
-    def sample(self, phi: Tensor, noise: Tensor) -> Tensor:
-        """One action […] or […, d] for each φ […, n]."""
-
-    def mode(self, phi: Tensor) -> Tensor:
-        """The most probable action."""
-
-    def log_prob(self, phi: Tensor, action: Tensor) -> Tensor:
-        """log f(a|φ), joint over the action's dimensions: […]."""
-
-    def kl(self, phi_a: Tensor, phi: Tensor) -> Tensor:
-        """D_KL[f(·|φ_a) ‖ f(·|φ)]: […]."""
-
-    def kl_gradient(self, phi_a: Tensor, phi: Tensor) -> Tensor:
-        """k = ∇_φ D_KL[f(·|φ_a) ‖ f(·|φ)]: […, n]."""
-
-    def entropy(self, phi: Tensor) -> Tensor:
-        """H[f(·|φ)]: […]."""
-
-    def entropy_gradient(self, phi: Tensor) -> Tensor:
-        """∇_φ H[f(·|φ)]: […, n]."""
-
-    def pullback(self, phi: Tensor, gradient: Tensor) -> Tensor:
-        """(∂φ/∂output)ᵀ gradient: […, n]."""
 
 
 @dataclass(frozen=True)

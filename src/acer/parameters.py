@@ -19,17 +19,19 @@ def flatten(module: nn.Module) -> Tensor:
     return torch.cat([p.detach().reshape(-1) for p in module.parameters()])
 
 
+def views(module: nn.Module, vector: Tensor) -> dict[str, Tensor]:
+    """A flat vector in the shapes and under the names of the module's parameters."""
+    parts = torch.split(vector, [p.numel() for p in module.parameters()])
+    return {name: part.view_as(p) for (name, p), part in zip(module.named_parameters(), parts, strict=True)}
+
+
 def attach(module: nn.Module, vector: Tensor, gradient: Tensor | None = None) -> None:
-    """Makes the module's parameters views of `vector`, and their gradients views of `gradient`; without one it is
-    frozen."""
-    start = 0
-    for p in module.parameters():
-        end = start + p.numel()
-        p.data = vector[start:end].view_as(p)
+    """Makes the module's parameters views of `vector`, and their gradients of `gradient`; without one it is frozen."""
+    gradients = {} if gradient is None else views(module, gradient)
+    for (name, p), view in zip(module.named_parameters(), views(module, vector).values(), strict=True):
+        p.data = view
         p.requires_grad_(gradient is not None)
-        if gradient is not None:
-            p.grad = gradient[start:end].view_as(p)
-        start = end
+        p.grad = gradients.get(name)
 
 
 class Home(Protocol):

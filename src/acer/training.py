@@ -28,6 +28,7 @@ from acer.envs.registry import EnvMaker
 from acer.errors import AcerError, CheckpointError, SettingsError
 from acer.evaluation import Evaluation, evaluate
 from acer.logs import EVALUATIONS, PROGRESS, Meter, Table, TensorBoard
+from acer.parameters import views
 
 
 class Training:
@@ -82,8 +83,8 @@ class Training:
         A run that ended before its first checkpoint begins again: nothing of it was learnt to last.
         """
         if checkpoint.never_saved(path):
-            config = configuration.from_dict(configuration.read_file(path / "config.json"))
-            return cls(config, env, directory)
+            file = path / "config.json"
+            return cls(config_of(file, {"config": configuration.read_file(file)}, device), env, directory)
         where = checkpoint.find(path)
         state = checkpoint.read_state(where)
         training = cls(config_of(where, state, device), env, directory)
@@ -165,10 +166,7 @@ class Training:
         home, network = self.agent.home, self.agent.network
         named = {f"theta.{name}": p.data for name, p in network.named_parameters()}
         named |= {f"average.{name}": p.data for name, p in self.agent.average.named_parameters()}
-        start = 0
-        for name, p in network.named_parameters():
-            named[f"square.{name}"] = home.square[start : start + p.numel()].view_as(p)
-            start += p.numel()
+        named |= {f"square.{name}": view for name, view in views(network, home.square).items()}
         if self.agent.moments is not None:
             named |= {
                 f"moments.{name}": torch.from_numpy(np.atleast_1d(v)) for name, v in self.agent.moments.state().items()
@@ -274,7 +272,7 @@ def config_of(where: Path, state: dict[str, Any], device: str | None = None) -> 
     try:
         return configuration.from_dict(state["config"] | ({"device": device} if device else {}))
     except (AcerError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{where / checkpoint.STATE} has no usable configuration: {error}") from None
+        raise CheckpointError(f"{where} has no usable configuration: {error}") from None
 
 
 def use_threads(config: Config, agent: Agent) -> None:
