@@ -46,7 +46,7 @@ class Learner:
 def learner(architecture: Architecture, seed: int, dtype: torch.dtype = torch.float64, drift: float = 0.5) -> Learner:
     """Parameters of about unit size in every layer, biases too; those of the average are `drift` away."""
     network, average = Network(architecture).to(dtype), Policy(architecture).to(dtype)
-    home = Local(network, average, alpha=0.99, decay=0.99, epsilon=1e-6)
+    home = Local(network, average, alpha=0.99, decay=0.99, epsilon=1e-6, start=0.0)
     generator = torch.Generator().manual_seed(seed)
     home.theta.normal_(0, 0.7, generator=generator)
     away = torch.empty_like(home.theta_a).normal_(0, 1, generator=generator)

@@ -30,11 +30,6 @@ def test_the_papers_constants():
     assert 0.1 <= control.delta <= 2
 
 
-def test_pixels_are_not_normalised_by_default():
-    assert defaults("X", True).normalize_observations
-    assert not defaults("X", True, pixels=True).normalize_observations
-
-
 def test_every_field_has_a_sentence_with_its_source():
     from acer.config import descriptions
 

@@ -1,6 +1,11 @@
 """ACER: Sample Efficient Actor-Critic with Experience Replay (Wang et al., 2017)."""
 
+import os
 from typing import TYPE_CHECKING, Any
+
+# PyTorch's threads wait for their next work in a busy loop, which the emulators' threads pay for: less of it, unless
+# the user has said how much. Read when PyTorch is loaded, so it is set before.
+os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 __version__ = "0.1.0"
 __all__ = ["ACER", "Callback", "Config", "__version__"]

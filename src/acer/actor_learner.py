@@ -35,8 +35,12 @@ class Agent:
             torch.manual_seed(seed)
             self.network = Network(self.architecture).to(self.device)
             self.average = Policy(self.architecture).to(self.device)
-        self.home: Home = Local(self.network, self.average, config.alpha, config.rmsprop_decay, config.rmsprop_epsilon)
-        self.moments = Moments(observation.shape) if config.normalize_observations else None
+        self.home: Home = Local(
+            self.network, self.average, config.alpha, config.rmsprop_decay, config.rmsprop_epsilon, config.rmsprop_start
+        )
+        self.moments = (
+            Moments(observation.shape, pooled=observation.is_pixels) if config.normalize_observations else None
+        )
 
     @torch.no_grad()
     def act(self, x: NDArray[Any], noise: Tensor | None) -> tuple[NDArray[Any], NDArray[np.float32]]:
@@ -47,9 +51,13 @@ class Agent:
         return actions.cpu().numpy(), phi.cpu().numpy()
 
     def observe(self, trajectory: Trajectory) -> None:
-        """Takes new observations into the running normalisation."""
+        """Takes new observations into the running normalisation; of pixels, which are many, every fifth step's."""
         if self.moments is not None:
-            self.moments.add(trajectory.observations[:-1][trajectory.live])
+            if self.architecture.pixels:
+                seen = trajectory.observations[:-1:5][trajectory.live[::5]] / np.float32(255)
+            else:
+                seen = trajectory.observations[:-1][trajectory.live]
+            self.moments.add(seen)
             self.use_moments()
 
     def use_moments(self) -> None:
@@ -113,7 +121,6 @@ class ActorLearner:
         """Algorithm 1: one on-policy call, then Poisson(r) replays."""
         config = self.config
         trajectory, episodes = self.rollout.collect(self._act)
-        self.agent.observe(trajectory)
         if config.replay_ratio > 0:
             self.replay.add(trajectory)
         steps = int(trajectory.live.sum())
@@ -122,14 +129,18 @@ class ActorLearner:
         before = self.updates
         seen: list[dict[str, float]] = []
         if config.on_policy:
-            seen += self._learn(trajectory)
+            seen += self._learn(trajectory, on_policy=True)
+        self.agent.observe(trajectory)  # after it: on-policy, the networks see what the actor saw
         replays = 0
         if config.replay_ratio > 0 and self.replay.steps >= config.replay_start:
-            replays = int(self.rngs["replay"].poisson(config.replay_ratio))
+            replays = self.draw_replays()
             for _ in range(replays):
                 seen += self._learn(self.replay.sample(self.rngs["replay"], config.environments))
-        means = {key: float(np.mean([numbers[key] for numbers in seen])) for key in (seen[0] if seen else ())}
-        return Report(steps, self.updates - before, replays, episodes, means)
+        return Report(steps, self.updates - before, replays, episodes, summary(seen))
+
+    def draw_replays(self) -> int:
+        """How often this iteration replays."""
+        return int(self.rngs["replay"].poisson(self.config.replay_ratio))
 
     def rate(self) -> float:
         """The learning rate now."""
@@ -139,10 +150,11 @@ class ActorLearner:
     def _act(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
         return self.agent.act(x, self.agent.distribution.noise(self.rngs["act"], (len(x),)))
 
-    def _learn(self, trajectory: Trajectory) -> list[dict[str, float]]:
+    def _learn(self, trajectory: Trajectory, on_policy: bool = False) -> list[dict[str, float]]:
         """One call of Algorithm 2 or 3 on B trajectories, a few at a time.
 
-        Gives diagnostics of the call's first update, or of every one if somebody asked to see them.
+        Gives diagnostics of the call's first update, or of every one if somebody asked to see them. On-policy, θ is
+        still what acted at the first: ρ is 1 but for rounding, and `rho_error` is the largest |ρ − 1|.
         """
         config, agent, home = self.config, self.agent, self.agent.home
         count = config.trajectories_per_update
@@ -164,6 +176,8 @@ class ActorLearner:
                 measured = diagnostics(agent.method, outcome)
                 numbers = dict(zip(measured, torch.stack(list(measured.values())).tolist(), strict=True))
                 seen.append(numbers | {"grad_norm": norm})
+                if on_policy and start == 0:
+                    seen[-1]["rho_error"] = float(((outcome.log_rho.exp() - 1) * batch.live).abs().max())
                 if self.on_update:
                     self.on_update(seen[-1])
         return seen
@@ -175,3 +189,12 @@ class ActorLearner:
             tensors["rewards"] = tensors["rewards"].clamp(-1, 1)
         tensors["rewards"] = tensors["rewards"] * self.config.reward_scale
         return Batch(**tensors)
+
+
+def summary(seen: list[dict[str, float]]) -> dict[str, float]:
+    """Means of diagnostics over those that have them; of errors the largest."""
+    values: dict[str, list[float]] = {}
+    for numbers in seen:
+        for key, value in numbers.items():
+            values.setdefault(key, []).append(value)
+    return {key: max(of) if key.endswith("_error") else float(np.mean(of)) for key, of in values.items()}

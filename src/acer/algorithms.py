@@ -80,8 +80,8 @@ def architecture(config: Config, observation: ObservationSpec, action: ActionSpe
         raise SettingsError(
             f"images of {size} are too small for the convolutions (at least {SMALLEST_IMAGE}); use --torso mlp"
         )
-    if config.normalize_observations and observation.is_pixels:
-        raise SettingsError("images and bytes are not normalised: use --no-normalize-observations")
+    if config.precision == "bfloat16" and not convolutional:
+        raise SettingsError("--precision bfloat16 is for convolutions, and this network has none; leave it out")
     return Architecture(
         observation=observation.shape,
         pixels=observation.dtype == "uint8",
@@ -94,6 +94,8 @@ def architecture(config: Config, observation: ObservationSpec, action: ActionSpe
         convolutional=convolutional,
         shared_torso=config.shared_torso,
         layer_norm=config.layer_norm,
+        orthogonal=config.initialization == "orthogonal",
+        bfloat16=config.precision == "bfloat16",
     )
 
 

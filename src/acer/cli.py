@@ -57,7 +57,7 @@ def train(args: list[str]) -> int:
     out = flags.out or Path("runs") / f"{_file_name(config.env)}-{config.algo}-{config.seed}"
     training = Training(config, directory=out)
     _ = training.learner  # its environments start before the directory is made: a mistake leaves nothing behind
-    claim(out, config)
+    claim(out, training.config)
     _say(
         f"Training {config.algo} on {config.env} for {config.steps:,} steps "
         f"(preset {config.preset}, seed {config.seed}) in {out}"
@@ -70,16 +70,16 @@ def _combined(file: dict[str, Any], flags: dict[str, Any]) -> Config:
 
     With another algorithm or preset than the file's, what the file has only because of its own is left behind.
     """
-    from acer.envs import spaces_of
+    from acer.envs import preset_of, spaces_of
 
     env = flags.get("env") or file.get("env") or ""
     if not env or not isinstance(env, str):
         raise SettingsError("no environment given; name one, for example CartPole-v1 (`acer envs` lists all)")
-    observation, action = spaces_of(env)
+    _, action = spaces_of(env)
 
     def base(source: dict[str, Any], **settings: Any) -> Config:
         names = {name: source[name] for name in ("preset", "algo") if name in source}
-        return defaults(env, action.continuous, **names, pixels=observation.is_pixels, **settings)
+        return defaults(env, action.continuous, **{"preset": preset_of(env)} | names, **settings)
 
     chosen = {name: value for name, value in (file | flags).items() if name in ("preset", "algo")}
     if any(chosen[name] != file.get(name, chosen[name]) for name in chosen):
@@ -177,11 +177,11 @@ def record(
     seed: int = 0,
     device: str | None = None,
 ) -> int:
-    """Write a video of a run's latest checkpoint, or of a saved model.
+    """Write a video or a film strip of a run's latest checkpoint, or of a saved model.
 
     Args:
         directory: Directory of a run or of a saved model.
-        output: MP4 file to write; by default video.mp4 in the directory.
+        output: File to write, a video (.mp4) or a film strip (.png); by default video.mp4 in the directory.
         episodes: Episodes to play, one after the other.
         sampled: Sample actions from the policy instead of taking its mode.
         seed: Seed of the episodes.
@@ -222,7 +222,7 @@ def plot(
 
 
 def bench(
-    name: Positional[Literal["classic"]],
+    name: Positional[Literal["classic", "atari"]],
     /,
     turns: int = 5,
     peers: bool = True,
@@ -232,7 +232,7 @@ def bench(
     """Measure speed beside peers and beside the bare cost of the same work.
 
     Args:
-        name: What to measure: training on CartPole-v1 at replay ratio 4.
+        name: What to measure: training at replay ratio 4, on CartPole-v1 or on Pong.
         turns: How often each contender is measured; the median counts.
         peers: Measure peers too, each in a virtual environment of its own in the user's cache.
         output: Write the result to this JSON file as well.

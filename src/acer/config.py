@@ -21,6 +21,7 @@ from typing import Any, Literal
 from tyro.conf import Positional
 
 from acer.errors import SettingsError
+from acer.scores import GAMES
 
 Algorithm = Literal[
     "acer", "a3c", "trust-a3c", "tis", "trust-tis", "no-trust-region", "no-sdn", "no-retrace", "no-truncation"
@@ -33,7 +34,7 @@ class Config:
     """Settings of one run."""
 
     env: Positional[str] = ""
-    """Environment: a Gymnasium id, or module:Class of your own."""
+    """Environment: a game of Atari (pong), a Gymnasium id, or module:Class of your own."""
     algo: Algorithm = "acer"
     """Algorithm: ACER, a baseline of Section 6, or ACER with one component removed (Section 6.1)."""
     preset: Preset = "classic"
@@ -47,6 +48,13 @@ class Config:
     """Environments that step together (16 actors, Section 4)."""
     workers: bool = False
     """Run each environment in a process of its own: for simulators slower than about 0.1 ms a step (ours)."""
+    sticky_actions: float = 0.0
+    """Probability that a game's emulator repeats the last action instead (0 in Mnih et al. 2015; 0.25 in Machado et
+    al. 2018)."""
+    full_action_set: bool = False
+    """All 18 actions of the joystick instead of those that the game knows (ours)."""
+    life_loss: bool = False
+    """Whether a lost life ends the return in a game; the game goes on and its whole score is reported (ours)."""
     trajectory_length: int = 20
     """k, steps between updates (20 on Atari, Section 4; 50 in control, Section 6)."""
     trajectories_per_update: int = 4
@@ -98,6 +106,8 @@ class Config:
     """Decay of RMSProp's mean of squares (A3C's; ours)."""
     rmsprop_epsilon: float = 1e-6
     """ε inside RMSProp's root (ours)."""
+    rmsprop_start: float = 0.0
+    """What RMSProp's mean of squares begins with: from 0 the first steps are the largest, from 1 they grow (ours)."""
     max_gradient_norm: float = 10.0
     """Norm to which each update's gradient is clipped (ours)."""
 
@@ -113,17 +123,24 @@ class Config:
     """Size of the small network that computes the advantages of continuous actions (ours)."""
     activation: Literal["relu", "tanh"] = "relu"
     """Nonlinearity (rectifier, Section 4)."""
+    initialization: Literal["uniform", "orthogonal"] = "uniform"
+    """First weights of the torso: PyTorch's own, or orthogonal with a gain of √2, which keeps the size of the signal
+    through the layers (ours)."""
     shared_torso: bool = True
     """Whether policy and critic share all but their heads (a single network, Section 2)."""
     layer_norm: bool = False
     """Layer normalisation after each fully connected layer (ours)."""
     normalize_observations: bool = False
-    """Running normalisation of vector observations, saved with the model (ours)."""
+    """Running normalisation of observations, saved with the model: by mean and deviation of each entry, or of images by
+    their mean image and one deviation (ours)."""
     reward_scale: float = 1.0
     """Factor on the rewards that the learner sees; reported returns stay raw (ours)."""
     clip_rewards: bool = False
     """Clip the rewards that the learner sees to [-1, 1], as on Atari (Mnih et al. 2015)."""
 
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Arithmetic of the convolutional torso: bfloat16 where the CPU is made for it, else float32; all else is float32
+    (ours)."""
     device: str = "cpu"
     """Where the networks run (CPUs, Section 4, are what acer is tuned for)."""
     threads: int = 0
@@ -155,7 +172,8 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "atari": {
         "any": {"replay_capacity": 50_000, "trajectory_length": 20, "truncation": 10.0, "delta": 1.0, "alpha": 0.99,
                 "hidden": (512,), "clip_rewards": True, "steps": 10_000_000, "replay_start": 20_000,
-                "learning_rate": 2.5e-4, "log_every": 20_000, "checkpoint_every": 500_000},
+                "learning_rate": 2.5e-4, "rmsprop_start": 1.0, "initialization": "orthogonal",
+                "normalize_observations": True, "log_every": 20_000, "checkpoint_every": 100_000},
         "discrete": {"entropy_weight": 0.001},
         "continuous": {"entropy_weight": 0.0},
     },
@@ -182,19 +200,12 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 }
 
 
-def defaults(
-    env: str, continuous: bool, preset: str = "classic", algo: str = "acer", *, pixels: bool = False, **overrides: Any
-) -> Config:
-    """The configuration of a preset and an algorithm for a kind of action, with some settings given by hand.
-
-    pixels: observations are images or bytes, which are never normalised.
-    """
+def defaults(env: str, continuous: bool, preset: str = "classic", algo: str = "acer", **overrides: Any) -> Config:
+    """The configuration of a preset and an algorithm for a kind of action, with some settings given by hand."""
     _check_choice("preset", preset, PRESETS)
     _check_choice("algo", algo, ALGORITHMS)
     kind = "continuous" if continuous else "discrete"
     settings = {**PRESETS[preset]["any"], **PRESETS[preset][kind], **ALGORITHMS[algo], "preset": preset, "algo": algo}
-    if pixels:
-        settings["normalize_observations"] = False
     base = from_dict({"env": env, **settings})
     config = from_dict({"env": env, **settings, **overrides})
     for name, (meant, when) in MEANINGS.items():
@@ -220,7 +231,18 @@ MEANINGS: dict[str, tuple[Callable[[Config, bool], bool], str]] = {
     "sigma": (lambda _, continuous: continuous, "continuous actions"),
     "sdn_samples": (lambda c, continuous: continuous and _has_q(c, True) and c.algo != "no-sdn", "continuous ACER"),
     "advantage_hidden": (lambda c, continuous: continuous and _has_q(c, True), "continuous ACER"),
+    "workers": (lambda c, _: c.env not in GAMES, "environments other than the games, whose emulators have threads"),
+    "sticky_actions": (lambda c, _: c.env in GAMES, "Atari games by their plain names"),
+    "full_action_set": (lambda c, _: c.env in GAMES, "Atari games by their plain names"),
+    "life_loss": (lambda c, _: c.env in GAMES, "Atari games by their plain names"),
 }
+
+
+def game_options(config: Config) -> dict[str, Any]:
+    """What an Atari game's emulators need to know; nothing for other environments."""
+    if config.env not in GAMES:
+        return {}
+    return {name: getattr(config, name) for name in ("sticky_actions", "full_action_set", "life_loss")}
 
 
 def validate(config: Config) -> Config:
@@ -237,11 +259,11 @@ def validate(config: Config) -> Config:
                  "checkpoint_every"):  # fmt: skip
         need(getattr(c, name) >= 1, f"{_flag(name)} must be at least 1, not {getattr(c, name)}")
     for name in ("seed", "replay_ratio", "replay_start", "truncation", "delta", "kl_weight", "entropy_weight",
-                 "critic_weight", "threads", "eval_every"):  # fmt: skip
+                 "critic_weight", "threads", "eval_every", "rmsprop_start"):  # fmt: skip
         need(getattr(c, name) >= 0, f"{_flag(name)} must not be negative, but is {getattr(c, name)}")
     for name in ("learning_rate", "rmsprop_epsilon", "max_gradient_norm", "sigma", "tis_bound", "reward_scale"):
         need(getattr(c, name) > 0, f"{_flag(name)} must be positive, not {getattr(c, name)}")
-    for name in ("gamma", "alpha", "trace_lambda", "rmsprop_decay"):
+    for name in ("gamma", "alpha", "trace_lambda", "rmsprop_decay", "sticky_actions"):
         need(0 <= getattr(c, name) <= 1, f"{_flag(name)} must lie between 0 and 1, not {getattr(c, name)}")
     for field in dataclasses.fields(c):
         value = getattr(c, field.name)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from acer.actor_learner import Report
+from acer.actor_learner import Report, summary
 
 
 class Table:
@@ -24,10 +24,11 @@ class Table:
             writer.writerows(kept)
         partial.rename(path)
 
-    def add(self, row: dict[str, Any]) -> None:
+    def add(self, *rows: dict[str, Any]) -> None:
         with self.path.open("a", newline="") as file:
-            csv.DictWriter(file, self.columns, restval="", lineterminator="\n").writerow(
+            csv.DictWriter(file, self.columns, restval="", lineterminator="\n").writerows(
                 {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()}
+                for row in rows
             )
 
 
@@ -40,8 +41,9 @@ def read(path: Path) -> list[dict[str, str]]:
 PROGRESS = [
     "steps", "seconds", "episodes", "return_mean", "length_mean", "steps_per_second", "updates", "replays",
     "learning_rate", "skipped_updates", "trust_region_active", "entropy", "kl", "q_loss", "grad_norm", "rho_above_c",
-    "trace", "explained_variance",
+    "rho_error", "trace", "explained_variance",
 ]  # fmt: skip
+EPISODES = ["steps", "return", "length"]
 EVALUATIONS = [
     "steps",
     "seconds",
@@ -91,8 +93,7 @@ class Meter:
             "updates": self.updates,
             "replays": self.replays,
         }
-        for key in self._diagnostics[0] if self._diagnostics else ():
-            row[key] = float(np.mean([d[key] for d in self._diagnostics]))
+        row |= summary(self._diagnostics)
         self._steps, self._diagnostics = 0, []
         return row
 

@@ -12,7 +12,7 @@ from acer import config as configuration
 from acer.actor_learner import Agent
 from acer.callbacks import Callback
 from acer.config import Config
-from acer.envs import spaces_of
+from acer.envs import preset_of, spaces_of
 from acer.envs.registry import EnvMaker
 from acer.errors import CheckpointError, SettingsError
 from acer.evaluation import Evaluation
@@ -26,11 +26,12 @@ class ACER:
     `acer.Config`; what is not given comes from the preset.
     """
 
-    def __init__(self, env: str | EnvMaker, *, preset: str = "classic", algo: str = "acer", **settings: Any) -> None:
+    def __init__(self, env: str | EnvMaker, *, preset: str | None = None, algo: str = "acer", **settings: Any) -> None:
         name = env if isinstance(env, str) else f"{env.__module__}:{getattr(env, '__qualname__', 'environment')}"
-        observation, action = spaces_of(env)
+        _, action = spaces_of(env)
         configuration.check_names(settings)
-        config = configuration.defaults(name, action.continuous, preset, algo, pixels=observation.is_pixels, **settings)
+        preset = preset or preset_of(env)
+        config = configuration.defaults(name, action.continuous, preset, algo, **settings)
         self._adopt(Training(config, env))
 
     def _adopt(self, training: Training) -> None:

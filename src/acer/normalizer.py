@@ -1,4 +1,4 @@
-"""Running mean and deviation of vector observations."""
+"""Running mean and deviation of observations."""
 
 from typing import Any
 
@@ -7,9 +7,14 @@ from numpy.typing import NDArray
 
 
 class Moments:
-    """Count, mean and variance over everything seen, merged batch by batch (Chan et al.)."""
+    """Count, mean and variance over everything seen, merged batch by batch (Chan et al.).
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    pooled: all entries have one deviation, the root of their mean variance. For images: what hardly ever moves is
+    taken away by the mean, and nothing is blown up because it is rare.
+    """
+
+    def __init__(self, shape: tuple[int, ...], pooled: bool = False) -> None:
+        self.pooled = pooled
         self.count = 0.0
         self.mean = np.zeros(shape)
         self.variance = np.ones(shape)
@@ -29,8 +34,9 @@ class Moments:
 
     @property
     def deviation(self) -> NDArray[np.float64]:
-        """At least 1e-3: a constant entry stays at 0 instead of being blown up."""
-        return np.maximum(np.sqrt(self.variance), 1e-3)
+        """At least 1e-3 (0.01 for images): a constant entry stays at 0 instead of being blown up."""
+        variance = np.full_like(self.variance, self.variance.mean()) if self.pooled else self.variance
+        return np.maximum(np.sqrt(variance), 0.01 if self.pooled else 1e-3)
 
     def state(self) -> dict[str, NDArray[np.float64]]:
         return {"count": np.array(self.count), "mean": self.mean, "variance": self.variance}

@@ -52,12 +52,14 @@ class Home(Protocol):
 class Local:
     """One process: the network's parameters *are* θ, so nothing has to be pulled."""
 
-    def __init__(self, network: Network, average: Policy, alpha: float, decay: float, epsilon: float) -> None:
+    def __init__(
+        self, network: Network, average: Policy, alpha: float, decay: float, epsilon: float, start: float
+    ) -> None:
         self.alpha, self.decay, self.epsilon = alpha, decay, epsilon
         policy_size = sum(p.numel() for p in network.policy.parameters())
         self.theta = flatten(network)
         self.gradient = torch.zeros_like(self.theta)
-        self.square = torch.zeros_like(self.theta)
+        self.square = torch.full_like(self.theta, start)
         self.theta_a = self.theta[:policy_size].clone()
         attach(network, self.theta, self.gradient)
         attach(average, self.theta_a)

@@ -3,8 +3,13 @@
 Each trajectory of one environment is a unit. Its observations, by far the largest part, are one LZ4 block; the rest
 are rows of plain arrays. A capacity in frames per environment holds capacity // k trajectories of each; then the
 oldest are overwritten.
+
+Images are often stacks of the last frames, oldest first: then each frame is stored once. Where a stack is not the one
+before it moved on by a frame (at an episode's beginning, or because the environment does not stack), it is stored
+whole, so nothing has to be known about the environment.
 """
 
+from itertools import pairwise
 from typing import Any
 
 import lz4.block
@@ -26,6 +31,7 @@ class Replay:
         self.added = 0  # calls of `add` so far; the next slot is added % slots
         self.steps = 0  # live steps stored now
         self._blocks: list[bytes] = []  # index: slot · environments + environment
+        self._moved = np.zeros((0, length), np.bool_)  # [rows, T]: x_{t+1} is x_t moved on by one frame
         self._plain: dict[str, NDArray[Any]] = {}  # each [slots · environments, T, …]
         self._shape: tuple[int, ...] = ()
         self._dtype: np.dtype[Any] = np.dtype(np.float32)
@@ -44,22 +50,32 @@ class Replay:
             self.steps -= int(self._plain["live"][rows].sum())
         for name in PLAIN:
             self._plain[name][rows] = np.moveaxis(getattr(trajectory, name), 1, 0)
-        blocks = [
-            lz4.block.compress(np.ascontiguousarray(trajectory.observations[:, i]), store_size=False) for i in range(n)
+        moved = _moved_on(trajectory.observations)
+        self._moved[rows] = moved
+        self._blocks[rows] = [
+            lz4.block.compress(_pack(trajectory.observations[:, i], moved[i]), store_size=False) for i in range(n)
         ]
-        self._blocks[rows] = blocks
         self.steps += int(trajectory.live.sum())
         self.added += 1
 
     def sample(self, rng: np.random.Generator, count: int) -> Trajectory:
         """`count` trajectories, uniformly and with replacement."""
         picks = rng.integers(len(self._blocks), size=count)
-        size = int(np.prod(self._shape)) * self._dtype.itemsize
-        raw = b"".join([lz4.block.decompress(self._blocks[i], uncompressed_size=size) for i in picks])
-        observations = np.frombuffer(bytearray(raw), self._dtype).reshape(count, *self._shape)
-        return Trajectory(
-            np.moveaxis(observations, 0, 1), *(np.moveaxis(self._plain[name][picks], 0, 1) for name in PLAIN)
-        )
+        observations = np.empty((self._shape[0], count, *self._shape[1:]), self._dtype)
+        for i, pick in enumerate(picks):
+            observations[:, i] = self._unpack(pick)
+        return Trajectory(observations, *(np.moveaxis(self._plain[name][picks], 0, 1) for name in PLAIN))
+
+    def _unpack(self, row: int) -> NDArray[Any]:
+        """The observations [T+1, …] of one trajectory."""
+        length, *single = self._shape
+        where = _positions(self._moved[row], single[0] if len(single) == 3 else 0)
+        frame = single[1:] if where is not None else single
+        count = length if where is None else int(where[-1, -1]) + 1
+        size = count * int(np.prod(frame)) * self._dtype.itemsize
+        raw = lz4.block.decompress(self._blocks[row], uncompressed_size=size)
+        frames = np.frombuffer(raw, self._dtype).reshape(count, *frame)
+        return frames if where is None else frames[where]
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Plain arrays that hold the whole memory."""
@@ -70,6 +86,7 @@ class Replay:
             "added": np.array([self.added]),
             "blocks": np.frombuffer(b"".join(self._blocks), np.uint8),
             "block_sizes": np.array([len(block) for block in self._blocks], np.int64),
+            "moved": self._moved[:filled],
             "observation_shape": np.array(self._shape, np.int64),
             "observation_is_bytes": np.array([self._dtype == np.uint8]),
             **{name: array[:filled] for name, array in self._plain.items()},
@@ -79,7 +96,8 @@ class Replay:
         """Takes over what `state` gave."""
         if not state:
             return
-        missing = {"added", "blocks", "block_sizes", "observation_shape", "observation_is_bytes", *PLAIN} - state.keys()
+        parts = {"added", "blocks", "block_sizes", "moved", "observation_shape", "observation_is_bytes", *PLAIN}
+        missing = parts - state.keys()
         if missing:
             raise CheckpointError(f"the replay memory lacks {', '.join(sorted(missing))}")
         ends = np.cumsum(state["block_sizes"]).tolist()
@@ -88,6 +106,8 @@ class Replay:
         self._shape = tuple(state["observation_shape"].tolist())
         self._dtype = np.dtype(np.uint8 if state["observation_is_bytes"][0] else np.float32)
         self._plain = {name: self._rows(state[name].shape[1:], state[name].dtype) for name in PLAIN}
+        self._moved = self._rows(state["moved"].shape[1:], np.dtype(np.bool_))
+        self._moved[: len(self._blocks)] = state["moved"]
         for name in PLAIN:
             self._plain[name][: len(self._blocks)] = state[name]
         self.added = int(state["added"][0])
@@ -96,9 +116,36 @@ class Replay:
     def _allocate(self, trajectory: Trajectory) -> None:
         observations = trajectory.observations
         self._shape, self._dtype = (observations.shape[0], *observations.shape[2:]), observations.dtype
+        self._moved = self._rows((observations.shape[0] - 1,), np.dtype(np.bool_))
         for name in PLAIN:
             array: NDArray[Any] = getattr(trajectory, name)
             self._plain[name] = self._rows((array.shape[0], *array.shape[2:]), array.dtype)
 
     def _rows(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         return np.zeros((self.slots * self.environments, *shape), dtype)
+
+
+def _moved_on(observations: NDArray[Any]) -> NDArray[np.bool_]:
+    """[B, T]: whether x_{t+1} is x_t moved on by one frame, for images [T+1, B, C, h, w]; False for all else."""
+    if observations.ndim != 5:
+        return np.zeros((observations.shape[1], observations.shape[0] - 1), np.bool_)
+    return np.array(
+        [[np.array_equal(new[:-1], old[1:]) for old, new in pairwise(observations[:, i])]
+         for i in range(observations.shape[1])]
+    )  # fmt: skip
+
+
+def _pack(observations: NDArray[Any], moved: NDArray[np.bool_]) -> NDArray[Any]:
+    """Observations [T+1, …] of one trajectory without what they repeat."""
+    if observations.ndim != 4:
+        return np.ascontiguousarray(observations)
+    parts = [x[-1:] if repeats else x for x, repeats in zip(observations[1:], moved, strict=True)]
+    return np.concatenate([observations[0], *parts])
+
+
+def _positions(moved: NDArray[np.bool_], channels: int) -> NDArray[np.int64] | None:
+    """[T+1, C]: where `_pack` put each frame of each image; None for observations that are not images."""
+    if not channels:
+        return None
+    newest = channels - 1 + np.concatenate(([0], np.cumsum(np.where(moved, 1, channels))))
+    return newest[:, None] + np.arange(1 - channels, 1)

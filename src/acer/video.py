@@ -1,72 +1,189 @@
-"""Videos of a policy at play."""
+"""Videos and film strips of a policy at play."""
 
 import itertools
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import gymnasium as gym
 import imageio_ffmpeg
+import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import NDArray
 
 from acer.actor_learner import Agent
+from acer.config import Config, game_options
 from acer.envs import make_one
+from acer.envs.atari import FRAME_SKIP, AtariBatch, emulators
 from acer.envs.registry import EnvMaker
 from acer.errors import AcerError, EnvironmentFault, SettingsError
+from acer.scores import GAMES
 
 
 def record(
     agent: Agent, source: str | EnvMaker, output: Path, episodes: int, seed: int, deterministic: bool
 ) -> list[float]:
-    """Plays episodes one after the other into one MP4 file, at the environment's own speed; returns their returns."""
+    """Plays episodes one after the other into one file; returns their returns.
+
+    By the file's ending: a video (.mp4) at the environment's own speed, or a film strip (.png).
+    """
     if episodes < 1:
         raise SettingsError(f"a video needs at least one episode, not {episodes}")
     if not output.parent.is_dir():
         raise SettingsError(f"cannot write {output}: {output.parent} is not a directory")
+    if output.suffix not in (".mp4", ".png"):
+        raise SettingsError(f"cannot write {output}: the ending must be .mp4 for a video or .png for a film strip")
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames only: pygame needs no screen
-    env = make_one(source, render_mode="rgb_array")
+    is_game = isinstance(source, str) and source in GAMES
+    stage: Stage = _Game(agent.config) if is_game else _Rendered(make_one(source, render_mode="rgb_array"), agent)
     returns: list[float] = []
-    frames = _play(agent, env, episodes, seed, deterministic, returns)
     try:
-        first = next(frames)
-        height, width = (size - size % 2 for size in first.shape[:2])  # the codec wants even sizes
-        writer = imageio_ffmpeg.write_frames(
-            str(output),
-            (width, height),
-            fps=env.metadata.get("render_fps") or 30,
-            codec="libx264",
-            quality=7,
-            macro_block_size=1,
-        )
-        writer.send(None)
-        try:
-            for frame in itertools.chain([first], frames):
-                writer.send(np.ascontiguousarray(frame[:height, :width]))
-        finally:
-            writer.close()
+        frames = _play(agent, stage, episodes, seed, deterministic, returns)
+        if output.suffix == ".png":
+            _write_strip(frames, output)
+        else:
+            partial = output.with_name(f".{output.stem}.partial.mp4")
+            _write_video(frames, partial, stage.fps)
+            scores = ", ".join(f"{value:,.0f}" for value in returns)
+            _entitle(partial, output, f"{agent.config.env}, {agent.config.algo}: {scores}")
     finally:
-        env.close()
+        stage.close()
     return returns
 
 
+def _write_video(frames: Iterator[NDArray[np.uint8]], output: Path, fps: float) -> None:
+    first = next(frames)
+    height, width = (size - size % 2 for size in first.shape[:2])  # the codec wants even sizes
+    writer = imageio_ffmpeg.write_frames(
+        str(output), (width, height), fps=fps, codec="libx264", quality=7, macro_block_size=1
+    )
+    writer.send(None)
+    try:
+        for frame in itertools.chain([first], frames):
+            writer.send(np.ascontiguousarray(frame[:height, :width]))
+    finally:
+        writer.close()
+
+
+def _write_strip(frames: Iterator[NDArray[np.uint8]], output: Path, count: int = 8) -> None:
+    """Frames at even distances, side by side. Of a long game only some are ever kept."""
+    kept: list[NDArray[np.uint8]] = []
+    distance = 1
+    for number, frame in enumerate(frames):
+        if number % distance == 0:
+            kept.append(frame[::2, ::2] if len(frame) > 400 else frame)
+        if len(kept) == 16 * count:
+            kept, distance = kept[::2], 2 * distance
+    picks = np.linspace(0, len(kept) - 1, count).round().astype(int)
+    plt.imsave(output, np.concatenate([kept[i] for i in picks], axis=1))
+
+
+class Stage(Protocol):
+    """One environment that can be looked at."""
+
+    fps: float
+
+    def reset(self, seed: int) -> tuple[NDArray[Any], list[NDArray[np.uint8]]]:
+        """The first observation [1, …], encoded, and what it looks like."""
+
+    def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, list[NDArray[np.uint8]]]:
+        """Observation, raw reward, whether the episode is over, and the frames since the last step."""
+
+    def close(self) -> None: ...
+
+
+class _Rendered:
+    """Any Gymnasium environment that renders itself."""
+
+    def __init__(self, env: gym.Env[Any, Any], agent: Agent) -> None:
+        self.env, self.agent = env, agent
+        self.fps = env.metadata.get("render_fps") or 30
+
+    def reset(self, seed: int) -> tuple[NDArray[Any], list[NDArray[np.uint8]]]:
+        raw, _ = self.env.reset(seed=seed)
+        return self.agent.observation.encode_one(raw), [_render(self.env)]
+
+    def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, list[NDArray[np.uint8]]]:
+        raw, reward, terminated, truncated, _ = self.env.step(self.agent.action.decode(action)[0])
+        return (
+            self.agent.observation.encode_one(raw),
+            float(reward),
+            bool(terminated or truncated),
+            [_render(self.env)],
+        )
+
+    def close(self) -> None:
+        self.env.close()
+
+
+class _Game:
+    """An Atari game in colour: a second emulator with the same seed and actions shows every frame, also those that
+    the agent skips."""
+
+    fps = 60.0
+
+    def __init__(self, config: Config) -> None:
+        options = game_options(config)
+        self.batch = AtariBatch(config.env, 1, **options)
+        self.colour = emulators(
+            config.env, 1, config.sticky_actions, config.full_action_set,
+            grayscale=False, img_height=210, img_width=160, stack_num=1, frameskip=1, maxpool=False,
+        )  # fmt: skip
+
+    def reset(self, seed: int) -> tuple[NDArray[Any], list[NDArray[np.uint8]]]:
+        raw, _ = self.colour.reset(seed=np.array([seed]))
+        return self.batch.reset([seed]), [_enlarged(raw)]
+
+    def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, list[NDArray[np.uint8]]]:
+        frames = []
+        for _ in range(FRAME_SKIP):
+            raw, _, terminated, truncated, _ = self.colour.step(action)
+            frames.append(_enlarged(raw))
+            if terminated[0] or truncated[0]:
+                break
+        step = self.batch.step(action)
+        return step.observations, float(step.rewards[0]), bool(step.ends_episode[0]), frames
+
+    def close(self) -> None:
+        self.batch.close()
+        self.colour.close()
+
+
+def _enlarged(raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The only frame of the only emulator, three times as large each way."""
+    enlarged: NDArray[np.uint8] = raw[0, 0].repeat(3, axis=0).repeat(3, axis=1)
+    return enlarged
+
+
 def _play(
-    agent: Agent, env: gym.Env[Any, Any], episodes: int, seed: int, deterministic: bool, returns: list[float]
+    agent: Agent, stage: Stage, episodes: int, seed: int, deterministic: bool, returns: list[float]
 ) -> Iterator[NDArray[np.uint8]]:
     seeds, acting = np.random.SeedSequence(seed).spawn(2)
     rng = np.random.default_rng(acting)
     for episode_seed in seeds.generate_state(episodes) >> 1:
-        raw, _ = env.reset(seed=int(episode_seed))
-        yield _render(env)
+        x, frames = stage.reset(int(episode_seed))
+        yield from frames
         total, steps, over = 0.0, 0, False
         while not over and steps < agent.config.eval_limit:
             noise = None if deterministic else agent.distribution.noise(rng, (1,))
-            action, _ = agent.act(agent.observation.encode_one(raw), noise)
-            raw, reward, terminated, truncated, _ = env.step(agent.action.decode(action)[0])
-            total, steps, over = total + float(reward), steps + 1, terminated or truncated
-            yield _render(env)
+            action, _ = agent.act(x, noise)
+            x, reward, over, frames = stage.step(action)
+            total, steps = total + reward, steps + 1
+            yield from frames
         returns.append(total)
+
+
+def _entitle(partial: Path, output: Path, title: str) -> None:
+    """Moves the finished video to its place with a title inside, which players show."""
+    ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", "-i", str(partial), "-c", "copy"]
+    run = subprocess.run(
+        [*ffmpeg, "-metadata", f"title={title}", "-f", "mp4", str(output)], capture_output=True, text=True, check=False
+    )
+    if run.returncode:
+        raise SettingsError(f"cannot write {output}: {' '.join(run.stderr.split())}")
+    partial.unlink()
 
 
 def _render(env: gym.Env[Any, Any]) -> NDArray[np.uint8]:

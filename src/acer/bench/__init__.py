@@ -3,8 +3,9 @@
 Machines are noisy, so what counts are ratios: contenders take turns, and each is given as the median of its turns.
 """
 
+from acer.bench.atari import atari
 from acer.bench.classic import classic
 
-BENCHMARKS = {"classic": classic}
+BENCHMARKS = {"classic": classic, "atari": atari}
 
 __all__ = ["BENCHMARKS"]

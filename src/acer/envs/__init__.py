@@ -1,7 +1,17 @@
 """Environments: names, spaces, and batches that step together."""
 
 from acer.envs.batch import EnvBatch, Step
-from acer.envs.registry import known_names, make_batch, make_one, spaces_of
+from acer.envs.registry import known_names, make_batch, make_one, preset_of, spaces_of
 from acer.envs.spaces import ActionSpec, ObservationSpec
 
-__all__ = ["ActionSpec", "EnvBatch", "ObservationSpec", "Step", "known_names", "make_batch", "make_one", "spaces_of"]
+__all__ = [
+    "ActionSpec",
+    "EnvBatch",
+    "ObservationSpec",
+    "Step",
+    "known_names",
+    "make_batch",
+    "make_one",
+    "preset_of",
+    "spaces_of",
+]

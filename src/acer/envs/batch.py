@@ -56,29 +56,34 @@ class EnvBatch:
         """Begins a new episode everywhere; each environment has a seed of its own."""
         self._dead[:] = False
         with self._named("reset"):
-            raw, _ = self.env.reset(seed=seeds)  # type: ignore[arg-type]
-            observations = self._encode(raw)
+            observations = self._encode(self._reset(seeds))
         self._check(observations, np.zeros(self.count, np.float32))
         return observations
 
     def restart(self, which: NDArray[np.bool_]) -> NDArray[Any]:
         """Begins a new episode in some environments; returns the observations of all."""
-        raw, _ = self.env.reset(options={"reset_mask": which.copy()})
-        return self._encode(raw)
+        return self._encode(self._reset(None, {"reset_mask": which.copy()}))
 
     def step(self, actions: NDArray[Any]) -> Step:
         """actions: [B] indices, or [B, d] unclipped samples in the unit range."""
         self._steps += 1
         with self._named("step"):
-            raw, rewards, terminated, truncated, _ = self.env.step(self.action.decode(actions))
+            raw, rewards, terminated, truncated, info = self.env.step(self.action.decode(actions))
             rewards = np.where(self._dead, 0, rewards).astype(np.float32)
             observations = self._encode(raw)
         self._check(observations, rewards)
+        ends_return = self._ends_return(terminated, info)
         self._dead = terminated | truncated
-        return Step(observations, rewards, terminated.copy(), self._dead)
+        return Step(observations, rewards, ends_return, self._dead)
 
     def close(self) -> None:
         self.env.close()
+
+    def _reset(self, seeds: list[int] | None, options: dict[str, Any] | None = None) -> Any:
+        return self.env.reset(seed=seeds, options=options)[0]  # type: ignore[arg-type]
+
+    def _ends_return(self, terminated: NDArray[np.bool_], info: dict[str, Any]) -> NDArray[np.bool_]:
+        return terminated.copy()
 
     @contextmanager
     def _named(self, what: str) -> Iterator[None]:

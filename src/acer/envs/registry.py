@@ -1,4 +1,4 @@
-"""Names of environments: Gymnasium ids, and `module:Class` of the user's own."""
+"""Names of environments: the paper's games, Gymnasium ids, and `module:Class` of the user's own."""
 
 import difflib
 import importlib
@@ -11,21 +11,29 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFound, UnregisteredEnv, VersionNotFound
 
+from acer.envs.atari import AtariBatch
 from acer.envs.batch import EnvBatch
 from acer.envs.spaces import ActionSpec, ObservationSpec
 from acer.errors import EnvironmentFault
+from acer.scores import GAMES
 
 EnvMaker = Callable[..., gym.Env[Any, Any]]
 
 
+def preset_of(env: str | EnvMaker) -> str:
+    """The preset that is made for an environment, by its name."""
+    return "atari" if env in GAMES else "classic"
+
+
 def known_names() -> list[str]:
-    """Every Gymnasium id that is registered now, newest version of each."""
+    """The paper's games, then every Gymnasium id that is registered now, newest version of each."""
     newest: dict[str, gym.envs.registration.EnvSpec] = {}
     for spec in gym.registry.values():
         key = f"{spec.namespace}/{spec.name}" if spec.namespace else spec.name
         if key not in newest or (spec.version or 0) > (newest[key].version or 0):
             newest[key] = spec
-    return sorted(spec.id for spec in newest.values() if not spec.id.startswith(("phys2d/", "tabular/", "GymV")))
+    hidden = ("phys2d/", "tabular/", "GymV")
+    return [*GAMES, *sorted(spec.id for spec in newest.values() if not spec.id.startswith(hidden))]
 
 
 def make_one(env: str | EnvMaker, **kwargs: Any) -> gym.Env[Any, Any]:
@@ -49,8 +57,12 @@ def make_one(env: str | EnvMaker, **kwargs: Any) -> gym.Env[Any, Any]:
         raise EnvironmentFault(f"cannot make environment {env!r}: {type(error).__name__}: {reason}") from error
 
 
-def spaces_of(env: str | EnvMaker) -> tuple[ObservationSpec, ActionSpec]:
+def spaces_of(env: str | EnvMaker, **options: Any) -> tuple[ObservationSpec, ActionSpec]:
     """What the environment observes and takes."""
+    if env in GAMES:
+        batch = make_batch(env, 1, **options)
+        batch.close()
+        return batch.observation, batch.action
     one = make_one(env)
     try:
         return ObservationSpec(one.observation_space), ActionSpec(one.action_space)
@@ -58,8 +70,13 @@ def spaces_of(env: str | EnvMaker) -> tuple[ObservationSpec, ActionSpec]:
         one.close()
 
 
-def make_batch(env: str | EnvMaker, count: int, workers: bool = False) -> EnvBatch:
-    """A batch of `count` environments. One is made here first, so that a bad name fails with its own message."""
+def make_batch(env: str | EnvMaker, count: int, workers: bool = False, **options: Any) -> EnvBatch:
+    """A batch of `count` environments; `options` are those of the games.
+
+    One is made here first, so that a bad name fails with its own message.
+    """
+    if isinstance(env, str) and env in GAMES:
+        return AtariBatch(env, count, **options)
     name = env if isinstance(env, str) else getattr(env, "__name__", "environment")
     if workers:
         make_one(env).close()

@@ -1,5 +1,4 @@
-"""PFRL's ACER on CartPole: run by `acer bench classic` with the interpreter of an environment that has PFRL, not
-imported.
+"""PFRL's ACER: run by `acer bench` with the interpreter of an environment that has PFRL, not imported.
 
 Takes a JSON object of settings as its argument and prints one number, environment steps per second after the warm-up.
 PFRL steps one environment per process; it gets one process per core.
@@ -14,6 +13,7 @@ import tempfile
 import time
 
 import gymnasium
+import numpy
 import pfrl
 import torch
 from pfrl.agents.acer import ACERDiscreteActionHead
@@ -21,10 +21,10 @@ from torch import nn
 
 
 class OldStep:
-    """Gymnasium's CartPole behind the four-valued `step` that PFRL expects."""
+    """A Gymnasium environment behind the four-valued `step` that PFRL expects."""
 
-    def __init__(self, seed):
-        self.env = gymnasium.make("CartPole-v1")
+    def __init__(self, env, seed):
+        self.env = env
         self.seed = seed
         self.observation_space, self.action_space, self.spec = (
             self.env.observation_space, self.env.action_space, self.env.spec)  # fmt: skip
@@ -41,23 +41,61 @@ class OldStep:
         self.env.close()
 
 
+class OneGame:
+    """One emulator of ale-py's vector environment, preprocessed as ours, behind the same four-valued `step`."""
+
+    spec = None
+
+    def __init__(self, game, seed):
+        from ale_py.vector_env import AtariVectorEnv
+
+        self.env = AtariVectorEnv(game, 1, num_threads=1, use_fire_reset=False, reward_clipping=True)
+        self.seed = seed
+        self.observation_space, self.action_space = self.env.single_observation_space, self.env.single_action_space
+
+    def reset(self):
+        seed, self.seed = self.seed, None
+        return self.env.reset(seed=None if seed is None else numpy.array([seed]))[0][0]
+
+    def step(self, action):
+        observations, rewards, terminated, truncated, _ = self.env.step(numpy.array([int(action)]))
+        return observations[0], float(rewards[0]), bool(terminated[0] or truncated[0]), {}
+
+    def close(self):
+        self.env.close()
+
+
 def main():
     settings = json.loads(sys.argv[1])
     torch.set_num_threads(1)
     logging.disable(logging.CRITICAL)
     pfrl.utils.set_random_seed(settings["seed"])
 
-    sizes = [4, *settings["hidden"]]
+    is_game = settings["env"].islower()
+
+    def make_env(index, test):
+        seed = settings["seed"] * 1000 + index
+        return OneGame(settings["env"], seed) if is_game else OldStep(gymnasium.make(settings["env"]), seed)
+
+    one = make_env(0, test=True)
+    inputs, actions = one.observation_space.shape, one.action_space.n
+    one.close()
     activation = {"relu": nn.ReLU, "tanh": nn.Tanh}[settings["activation"]]
+    sizes = [3136 if is_game else inputs[0], *settings["hidden"]]
 
     def layers():
-        return [m for a, b in itertools.pairwise(sizes) for m in (nn.Linear(a, b), activation())]
+        convolutions = [
+            nn.Conv2d(4, 32, 8, 4), activation(), nn.Conv2d(32, 64, 4, 2), activation(), nn.Conv2d(64, 64, 3, 1),
+            activation(), nn.Flatten(),
+        ]  # fmt: skip
+        linear = [m for a, b in itertools.pairwise(sizes) for m in (nn.Linear(a, b), activation())]
+        return convolutions * is_game + linear
 
     def policy(*before):
-        return nn.Sequential(*before, nn.Linear(sizes[-1], 2), pfrl.policies.SoftmaxCategoricalHead())
+        return nn.Sequential(*before, nn.Linear(sizes[-1], actions), pfrl.policies.SoftmaxCategoricalHead())
 
     def values(*before):
-        return nn.Sequential(*before, nn.Linear(sizes[-1], 2), pfrl.q_functions.DiscreteActionValueHead())
+        return nn.Sequential(*before, nn.Linear(sizes[-1], actions), pfrl.q_functions.DiscreteActionValueHead())
 
     if settings["shared_torso"]:
         model = nn.Sequential(*layers(), ACERDiscreteActionHead(policy(), values()))
@@ -78,7 +116,7 @@ def main():
         trust_region_alpha=settings["alpha"],
         truncation_threshold=settings["truncation"],
         max_grad_norm=settings["max_gradient_norm"],
-        phi=lambda x: x.astype("float32"),
+        phi=lambda x: x.astype("float32") / 255 if is_game else x.astype("float32"),
     )
 
     began = multiprocessing.Value("d", 0.0)
@@ -92,7 +130,7 @@ def main():
         pfrl.experiments.train_agent_async(
             outdir=directory,
             processes=settings["processes"],
-            make_env=lambda index, test: OldStep(settings["seed"] * 1000 + index),
+            make_env=make_env,
             steps=settings["steps"],
             eval_n_steps=None,
             eval_n_episodes=1,

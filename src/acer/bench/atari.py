@@ -1,0 +1,51 @@
+"""Pong at replay ratio 4 with 16 environments, in float32 and in bfloat16."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from acer.bench.contenders import PFRL, costs, pfrl, roofline, train
+from acer.bench.measure import alternate, medians, peer_python
+from acer.config import Config, defaults
+from acer.networks import bfloat16_pays
+from acer.training import cores
+
+
+def settings(precision: str, **changes: Any) -> Config:
+    """The preset with replay from the beginning."""
+    return defaults("pong", continuous=False, preset="atari", precision=precision, replay_start=640, **changes)
+
+
+def atari(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]:
+    """Steps per second of training on Pong with the atari preset, each precision beside its own roofline.
+
+    `steps_per_second` and `roofline_fraction` are those of the precision that this machine is made for.
+    """
+    native = "bfloat16" if bfloat16_pays("cpu") else "float32"
+    config = settings(native)
+    contenders: dict[str, Callable[[], float]] = {}
+    for precision in ("float32", "bfloat16"):
+        of = settings(precision)
+        # Where bfloat16 is emulated it takes seconds for what float32 does in one.
+        measured, iterations = (6_400, 4) if precision == native else (1_920, 1)
+        contenders[f"acer {precision}"] = lambda of=of, n=measured: train(of, 1_280, n)  # type: ignore[misc]
+        contenders[f"roofline {precision}"] = lambda of=of, n=iterations: roofline(of, n)  # type: ignore[misc]
+    if peers:
+        python = peer_python("pfrl", PFRL, say)
+        # It replays only finished episodes: measured after the first of each process.
+        contenders["pfrl"] = lambda: pfrl(python, config, 3_000, 1_000, replay_start=100)
+    results = alternate(contenders, turns, say)
+    middle = medians(results)
+    return {
+        "benchmark": "atari",
+        "precision": native,
+        "steps_per_second": middle[f"acer {native}"],
+        "roofline_steps_per_second": middle[f"roofline {native}"],
+        "roofline_fraction": middle[f"acer {native}"] / middle[f"roofline {native}"],
+        "roofline_fractions": {p: middle[f"acer {p}"] / middle[f"roofline {p}"] for p in ("float32", "bfloat16")},
+        "roofline_parts": costs(config, 4),
+        "peers": {"pfrl": middle["pfrl"]} if peers else {},
+        "turns": results,
+        "cores": cores(),
+        "settings": asdict(config),
+    }

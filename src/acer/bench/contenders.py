@@ -1,0 +1,107 @@
+"""What `acer bench` compares: this package, the bare cost of the same work, and PFRL's ACER."""
+
+import json
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from acer import optimizer
+from acer.bench.measure import seconds
+from acer.config import Config, game_options
+from acer.envs import make_batch
+from acer.errors import AcerError
+from acer.training import Training, cores
+
+PFRL = ("torch==2.13.0", "pfrl==0.4.0", "gymnasium==1.4.0", "numpy==2.4.6", "packaging", "ale-py==0.12.1")
+
+
+def train(config: Config, warm_up: int, measured: int) -> float:
+    """Environment steps per second of Algorithm 1 after the warm-up, with exactly `replay_ratio` replays each time."""
+    training = Training(config)
+    learner = training.learner
+    learner.draw_replays = lambda: round(config.replay_ratio)  # type: ignore[method-assign]
+    while learner.steps < warm_up:
+        learner.iterate()
+    before = learner.steps
+    elapsed = 0.0
+    while learner.steps - before < measured:
+        elapsed += seconds(learner.iterate, 1)
+    training.close()
+    return (learner.steps - before) / elapsed
+
+
+def roofline(config: Config, iterations: int) -> float:
+    """Steps per second if only the bare work had to be done."""
+    return config.environments * config.trajectory_length / sum(costs(config, iterations).values())
+
+
+def costs(config: Config, iterations: int) -> dict[str, float]:
+    """Seconds of the bare work of one iteration of Algorithm 1, by part.
+
+    Environment steps, acting forwards, forwards and backwards of the updates with conversion of the observations,
+    RMSProp and the average network. No returns, no gradients' mathematics, no replay, no bookkeeping; same network,
+    precision, batch sizes and threads.
+    """
+    training = Training(config)
+    agent = training.agent
+    env = make_batch(config.env, config.environments, **game_options(config))
+    count, length = config.trajectories_per_update, config.trajectory_length
+    shape = (length + 1, config.environments, *agent.observation.shape)
+    pixels = agent.observation.dtype == np.uint8
+    whole = torch.randint(0, 256, shape, dtype=torch.uint8) if pixels else torch.randn(shape)
+    observations = whole[:, :count]
+    actions = np.zeros(env.count, np.int64)
+    env.reset(list(range(env.count)))
+
+    def act() -> None:
+        with torch.no_grad():
+            agent.network.policy(agent.network.encoder(whole[0]))
+
+    def learn() -> None:
+        with torch.no_grad():
+            x = agent.network.encoder(observations)
+            agent.average(x[:-1])
+        output, features = agent.network(x)
+        q = agent.network.action_values(features)
+        torch.autograd.backward([output, q], [torch.ones_like(output), torch.ones_like(q)])
+
+    def step() -> None:
+        home = agent.home
+        optimizer.rmsprop(home.theta, home.square, home.gradient, 1e-6, 0.99, 1e-3)
+        optimizer.average(home.theta_a, home.theta[: len(home.theta_a)], 0.99)
+
+    updates = (1 + config.replay_ratio) * config.environments / count
+    for work in (act, learn, step):
+        seconds(work, 2)  # the first calls choose kernels and take memory
+    found = {
+        "acting": length * seconds(act, iterations * length),
+        "environments": length * seconds(lambda: env.env.step(actions), iterations * length),
+        "learning": updates * seconds(learn, int(iterations * updates)),
+        "optimiser": updates * seconds(step, int(iterations * updates)),
+    }
+    env.close()
+    training.close()
+    return found
+
+
+def pfrl(python: Path, config: Config, warm_up: int, measured: int, replay_start: int) -> float:
+    """Environment steps per second of PFRL's ACER, with as many processes as there are cores."""
+    settings = {
+        **asdict(config),
+        "warmup": warm_up,
+        "steps": warm_up + measured,
+        "processes": cores(),
+        "replay_start": replay_start,
+    }
+    script = Path(__file__).with_name("peer_pfrl.py")
+    run = subprocess.run(
+        [str(python), "-W", "ignore", str(script), json.dumps(settings)], capture_output=True, text=True, check=False
+    )
+    try:
+        return float(run.stdout.split()[-1])
+    except (IndexError, ValueError):
+        lines = run.stderr.strip().splitlines() or ["no message"]
+        raise AcerError(f"PFRL's ACER failed: {lines[-1]}; --no-peers measures without it") from None
