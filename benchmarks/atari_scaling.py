@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 
 from acer.bench.atari import settings
 from acer.bench.contenders import train
-from acer.training import cores
+from acer.machine import cores
 
 ENVIRONMENTS = [1, 2, 4, 8, 16, 32, 64]
 RESULTS = Path("results/bench")

@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from acer.training import cores
+from acer.machine import cores
 
 
 def measure(

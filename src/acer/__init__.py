@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 # the user has said how much. Read when PyTorch is loaded, so it is set before.
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
+from acer.envs.control import register
+
+register()
+
 __version__ = "0.1.0"
 __all__ = ["ACER", "Callback", "Config", "__version__"]
 

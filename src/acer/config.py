@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from tyro.conf import Positional
 
+from acer.envs.control import TASKS
 from acer.errors import SettingsError
 from acer.scores import GAMES
 
@@ -34,7 +35,7 @@ class Config:
     """Settings of one run."""
 
     env: Positional[str] = ""
-    """Environment: a game of Atari (pong), a Gymnasium id, or module:Class of your own."""
+    """Environment: an Atari game (pong), a control task (fish), a Gymnasium id, or module:Class of your own."""
     algo: Algorithm = "acer"
     """Algorithm: ACER, a baseline of Section 6, or ACER with one component removed (Section 6.1)."""
     preset: Preset = "classic"
@@ -231,14 +232,17 @@ MEANINGS: dict[str, tuple[Callable[[Config, bool], bool], str]] = {
     "sigma": (lambda _, continuous: continuous, "continuous actions"),
     "sdn_samples": (lambda c, continuous: continuous and _has_q(c, True) and c.algo != "no-sdn", "continuous ACER"),
     "advantage_hidden": (lambda c, continuous: continuous and _has_q(c, True), "continuous ACER"),
-    "workers": (lambda c, _: c.env not in GAMES, "environments other than the games, whose emulators have threads"),
+    "workers": (
+        lambda c, _: c.env not in (*GAMES, *TASKS),
+        "environments other than the games and control tasks, which have threads of their own",
+    ),
     "sticky_actions": (lambda c, _: c.env in GAMES, "Atari games by their plain names"),
     "full_action_set": (lambda c, _: c.env in GAMES, "Atari games by their plain names"),
     "life_loss": (lambda c, _: c.env in GAMES, "Atari games by their plain names"),
 }
 
 
-def game_options(config: Config) -> dict[str, Any]:
+def environment_options(config: Config) -> dict[str, Any]:
     """What an Atari game's emulators need to know; nothing for other environments."""
     if config.env not in GAMES:
         return {}

@@ -1,10 +1,8 @@
 """Training: runs an actor-learner, logs, evaluates and saves."""
 
 import contextlib
-import ctypes
 import dataclasses
 import json
-import os
 import platform
 import signal
 import time
@@ -30,6 +28,7 @@ from acer.envs.registry import EnvMaker
 from acer.errors import AcerError, CheckpointError, SettingsError
 from acer.evaluation import Evaluation, evaluate
 from acer.logs import EPISODES, EVALUATIONS, PROGRESS, Meter, Table, TensorBoard
+from acer.machine import cores, keep_memory
 from acer.networks import bfloat16_pays
 from acer.parameters import views
 
@@ -46,7 +45,7 @@ class Training:
     ) -> None:
         self.directory, self.callbacks = directory, callbacks
         self.env_source: str | EnvMaker = env or config.env
-        observation, action = spaces_of(self.env_source, **configuration.game_options(config))
+        observation, action = spaces_of(self.env_source, **configuration.environment_options(config))
         self.config = config = _with_precision(config, observation)
         init, self._learner_seeds, self._evaluation_seeds = np.random.SeedSequence(config.seed).spawn(3)
         self.agent = Agent(config, observation, action, int(init.generate_state(1)[0]))
@@ -67,7 +66,7 @@ class Training:
         return ActorLearner(self.agent, env, self._learner_seeds)
 
     def _make_batch(self, count: int) -> EnvBatch:
-        return make_batch(self.env_source, count, self.config.workers, **configuration.game_options(self.config))
+        return make_batch(self.env_source, count, self.config.workers, **configuration.environment_options(self.config))
 
     @property
     def steps(self) -> int:
@@ -296,20 +295,6 @@ def _with_precision(config: Config, observation: ObservationSpec) -> Config:
 def use_threads(config: Config, agent: Agent) -> None:
     """Sets PyTorch's threads for the process. Small networks are slower with more: handing work over costs more."""
     torch.set_num_threads(config.threads or (cores() if agent.architecture.convolutional else 1))
-
-
-def keep_memory() -> None:
-    """Lets the C library keep freed blocks of many megabytes: fresh pages for every activation cost a tenth of the
-    time on images. Elsewhere than with glibc nothing happens."""
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-        for parameter, value in ((-3, 1 << 30), (-1, (1 << 31) - 1)):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
-            mallopt(parameter, value)
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def extend(config: Config, steps: int) -> Config:

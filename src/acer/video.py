@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acer.actor_learner import Agent
-from acer.config import Config, game_options
+from acer.config import Config, environment_options
 from acer.envs import make_one
 from acer.envs.atari import FRAME_SKIP, AtariBatch, emulators
 from acer.envs.registry import EnvMaker
@@ -125,7 +125,7 @@ class _Game:
     fps = 60.0
 
     def __init__(self, config: Config) -> None:
-        options = game_options(config)
+        options = environment_options(config)
         self.batch = AtariBatch(config.env, 1, **options)
         self.colour = emulators(
             config.env, 1, config.sticky_actions, config.full_action_set,

@@ -7,8 +7,8 @@ from typing import Any
 from acer.bench.contenders import PFRL, costs, pfrl, roofline, train
 from acer.bench.measure import alternate, medians, peer_python
 from acer.config import Config, defaults
+from acer.machine import cores
 from acer.networks import bfloat16_pays
-from acer.training import cores
 
 
 def settings(precision: str, **changes: Any) -> Config:

@@ -7,7 +7,7 @@ from typing import Any
 from acer.bench.contenders import PFRL, pfrl, roofline, train
 from acer.bench.measure import alternate, medians, peer_python
 from acer.config import defaults
-from acer.training import cores
+from acer.machine import cores
 
 
 def classic(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]:

@@ -10,10 +10,11 @@ import torch
 
 from acer import optimizer
 from acer.bench.measure import seconds
-from acer.config import Config, game_options
+from acer.config import Config, environment_options
 from acer.envs import make_batch
 from acer.errors import AcerError
-from acer.training import Training, cores
+from acer.machine import cores
+from acer.training import Training
 
 PFRL = ("torch==2.13.0", "pfrl==0.4.0", "gymnasium==1.4.0", "numpy==2.4.6", "packaging", "ale-py==0.12.1")
 
@@ -47,7 +48,7 @@ def costs(config: Config, iterations: int) -> dict[str, float]:
     """
     training = Training(config)
     agent = training.agent
-    env = make_batch(config.env, config.environments, **game_options(config))
+    env = make_batch(config.env, config.environments, **environment_options(config))
     count, length = config.trajectories_per_update, config.trajectory_length
     shape = (length + 1, config.environments, *agent.observation.shape)
     pixels = agent.observation.dtype == np.uint8

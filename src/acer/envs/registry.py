@@ -1,4 +1,4 @@
-"""Names of environments: the paper's games, Gymnasium ids, and `module:Class` of the user's own."""
+"""Names of environments: the paper's games and control tasks, Gymnasium ids, and `module:Class` of the user's own."""
 
 import difflib
 import importlib
@@ -13,8 +13,10 @@ from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFo
 
 from acer.envs.atari import AtariBatch
 from acer.envs.batch import EnvBatch
+from acer.envs.control import TASKS, ControlEnv, ControlVectorEnv
 from acer.envs.spaces import ActionSpec, ObservationSpec
 from acer.errors import EnvironmentFault
+from acer.machine import cores
 from acer.scores import GAMES
 
 EnvMaker = Callable[..., gym.Env[Any, Any]]
@@ -22,24 +24,26 @@ EnvMaker = Callable[..., gym.Env[Any, Any]]
 
 def preset_of(env: str | EnvMaker) -> str:
     """The preset that is made for an environment, by its name."""
-    return "atari" if env in GAMES else "classic"
+    return "atari" if env in GAMES else "control" if env in TASKS else "classic"
 
 
 def known_names() -> list[str]:
-    """The paper's games, then every Gymnasium id that is registered now, newest version of each."""
+    """The paper's games and tasks, then every Gymnasium id that is registered now, newest version of each."""
     newest: dict[str, gym.envs.registration.EnvSpec] = {}
     for spec in gym.registry.values():
         key = f"{spec.namespace}/{spec.name}" if spec.namespace else spec.name
         if key not in newest or (spec.version or 0) > (newest[key].version or 0):
             newest[key] = spec
-    hidden = ("phys2d/", "tabular/", "GymV")
-    return [*GAMES, *sorted(spec.id for spec in newest.values() if not spec.id.startswith(hidden))]
+    hidden = ("phys2d/", "tabular/", "GymV", "acer/")
+    return [*GAMES, *TASKS, *sorted(spec.id for spec in newest.values() if not spec.id.startswith(hidden))]
 
 
 def make_one(env: str | EnvMaker, **kwargs: Any) -> gym.Env[Any, Any]:
     """Makes one environment by name or from the user's own class or function."""
     if isinstance(env, gym.Env):
         raise EnvironmentFault("acer steps several environments at once: give a function that makes one, not one")
+    if isinstance(env, str) and env in TASKS:
+        return ControlEnv(env, **kwargs)
     try:
         own = env if callable(env) else _import_own(env)
         made = own(**kwargs) if own is not None else gym.make(str(env), **kwargs)
@@ -71,12 +75,14 @@ def spaces_of(env: str | EnvMaker, **options: Any) -> tuple[ObservationSpec, Act
 
 
 def make_batch(env: str | EnvMaker, count: int, workers: bool = False, **options: Any) -> EnvBatch:
-    """A batch of `count` environments; `options` are those of the games.
+    """A batch of `count` environments; `options` are those of Atari games.
 
     One is made here first, so that a bad name fails with its own message.
     """
     if isinstance(env, str) and env in GAMES:
         return AtariBatch(env, count, **options)
+    if isinstance(env, str) and env in TASKS:
+        return EnvBatch(ControlVectorEnv(env, count, cores()), env)
     name = env if isinstance(env, str) else getattr(env, "__name__", "environment")
     if workers:
         make_one(env).close()

@@ -1,0 +1,438 @@
+"""The paper's six control tasks (Appendix E.1) on MuJoCo.
+
+`ControlVectorEnv` steps many at once; each task is a Gymnasium environment too (`acer/Fish-v0`, …). Bodies come from
+the model files that dm_control ships; the three-link arm is our own. Where the paper gives no number, the task's
+docstring has ours.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+
+from acer.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    import mujoco
+
+    from acer.envs.physics import Physics
+
+EPISODE = 500  # steps, then the episode is truncated
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Start:
+    """How an episode begins."""
+
+    qpos: Array
+    qvel: Array
+    target: Array
+
+
+class Task:
+    """What a body should do. Arrays are batched: [N, …]."""
+
+    body: ClassVar[str]  # dm_control's model file
+    substeps: ClassVar[int]  # physics steps in a control step
+    observation: ClassVar[int]
+    action: ClassVar[int]
+    target: ClassVar[int] = 0  # numbers that say where the target is
+    settle: ClassVar[int] = 0  # physics steps without control before an episode
+    camera: ClassVar[str | int] = "side"
+
+    def model(self) -> "mujoco.MjModel":
+        from acer.envs.physics import load
+
+        return load(_suite(self.body), self.change)
+
+    def change(self, spec: "mujoco.MjSpec") -> None:
+        """What is different from the model file."""
+
+    def start(self, rng: np.random.Generator, model: "mujoco.MjModel") -> Start:
+        raise NotImplementedError
+
+    def observe(self, p: "Physics", target: Array) -> Array:
+        raise NotImplementedError
+
+    def judge(self, p: "Physics", target: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Reward [N] and whether the episode ends early [N]."""
+        raise NotImplementedError
+
+
+class CartpoleSwingup(Task):
+    """Balance the pole upright in the middle of the track, from a random angle, by pushing the cart.
+
+    Slider ±1.2. Pays 1 when the pole is within 5° of upright and the cart within 0.05 of the centre. The cart begins
+    at the centre.
+    """
+
+    body, substeps, observation, action, camera = "cartpole.xml", 2, 10, 1, "fixed"
+
+    def change(self, spec: "mujoco.MjSpec") -> None:
+        spec.joint("slider").range = [-1.2, 1.2]
+
+    def start(self, rng: np.random.Generator, model: "mujoco.MjModel") -> Start:
+        return Start(np.array([0.0, rng.uniform(-np.pi, np.pi)]), np.zeros(2), np.zeros(0))
+
+    def observe(self, p: "Physics", target: Array) -> Array:
+        (x, angle), (speed, turn) = p.qpos.T, p.qvel.T
+        sine, cosine = np.sin(angle), np.cos(angle)
+        tip, velocity = (x + sine, cosine), (speed + turn * cosine, -turn * sine)
+        return np.stack((x, speed, np.arctan2(sine, cosine), turn, sine, cosine, *tip, *velocity), axis=1)
+
+    def judge(self, p: "Physics", target: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
+        upright = np.cos(p.qpos[:, 1]) >= np.cos(np.radians(5))
+        central = np.abs(p.qpos[:, 0]) <= 0.05
+        return (upright & central).astype(np.float64), np.zeros(p.count, np.bool_)
+
+
+class Reacher3(Task):
+    """Hold the tip of a planar three-link arm at a target.
+
+    Links of 0.12, 0.12 and 0.10 m. The target is where the tip of an arm with random angles would be, so it can always
+    be reached. Pays 1 within 0.05 m of it.
+    """
+
+    substeps, observation, action, target, camera = 2, 8, 3, 2, "fixed"
+    links = np.array([0.12, 0.12, 0.10])
+
+    def model(self) -> "mujoco.MjModel":
+        from acer.envs.physics import load
+
+        with resources.as_file(resources.files("acer.data").joinpath("reacher3.xml")) as path:
+            return load(str(path))
+
+    def tip(self, angles: Array) -> Array:
+        """Where the arm ends [N, 2] for its joints' angles [N, 3]."""
+        absolute = np.cumsum(angles, axis=-1)
+        return np.stack((np.cos(absolute) @ self.links, np.sin(absolute) @ self.links), axis=-1)
+
+    def start(self, rng: np.random.Generator, model: "mujoco.MjModel") -> Start:
+        arm, goal = rng.uniform(-np.pi, np.pi, (2, 3))
+        return Start(arm, np.zeros(3), self.tip(goal))
+
+    def observe(self, p: "Physics", target: Array) -> Array:
+        wrapped = np.mod(p.qpos + np.pi, 2 * np.pi) - np.pi
+        return np.concatenate((wrapped, p.qvel, target - self.tip(p.qpos)), axis=1)
+
+    def judge(self, p: "Physics", target: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
+        near = np.linalg.norm(target - self.tip(p.qpos), axis=1) <= 0.05
+        return near.astype(np.float64), np.zeros(p.count, np.bool_)
+
+
+class Cheetah(Task):
+    """Run forward: r = v_x − 0.1 ‖a‖². Joints begin within 0.1 rad of rest, velocities with a deviation of 0.1."""
+
+    body, substeps, observation, action = "cheetah.xml", 2, 17, 6
+
+    def start(self, rng: np.random.Generator, model: "mujoco.MjModel") -> Start:
+        qpos = np.concatenate((np.zeros(3), rng.uniform(-0.1, 0.1, 6)))
+        return Start(qpos, 0.1 * rng.standard_normal(9), np.zeros(0))
+
+    def observe(self, p: "Physics", target: Array) -> Array:
+        return np.concatenate((p.qpos[:, 1:], p.qvel), axis=1)
+
+    def judge(self, p: "Physics", target: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
+        return p.qvel[:, 0] - 0.1 * np.square(action).sum(1), np.zeros(p.count, np.bool_)
+
+
+class Fish(Task):
+    """Swim to a target: r = −d − 0.1 (1 − cos to the vertical) / 2 − 0.01 ‖a‖², d from mouth to target.
+
+    The fish begins level at the origin, facing any direction, its joints within 0.2 rad of rest; the target is uniform
+    in a box of 0.8 × 0.8 m, 0.1 to 0.3 m high.
+    """
+
+    body, substeps, observation, action, target, camera = "fish.xml", 10, 24, 5, 3, "tracking_top"
+    mouth = np.array([0.0, 0.0745, 0.0])  # in the torso's frame
+
+    def start(self, rng: np.random.Generator, model: "mujoco.MjModel") -> Start:
+        heading = rng.uniform(-np.pi, np.pi) / 2
+        pose = [0, 0, 0.1, np.cos(heading), 0, 0, np.sin(heading)]
+        goal = rng.uniform((-0.4, -0.4, 0.1), (0.4, 0.4, 0.3))
+        return Start(np.concatenate((pose, rng.uniform(-0.2, 0.2, 7))), np.zeros(13), goal)
+
+    def to_target(self, p: "Physics", target: Array, frame: Array) -> Array:
+        """From mouth to target in the torso's frame [N, 3]."""
+        vectors: Array = into(frame, target - p.qpos[:, :3]) - self.mouth
+        return vectors
+
+    def observe(self, p: "Physics", target: Array) -> Array:
+        frame = rotation(p.qpos[:, 3:7])
+        velocity = into(frame, p.qvel[:, :3])
+        turning = p.qvel[:, 3:6]  # MuJoCo has a free body's angular velocity in its own frame
+        parts = (self.to_target(p, target, frame), p.qpos[:, 7:], p.qvel[:, 6:], frame[:, 2, 2:], velocity, turning)
+        return np.concatenate(parts, axis=1)
+
+    def judge(self, p: "Physics", target: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
+        frame = rotation(p.qpos[:, 3:7])
+        distance = np.linalg.norm(self.to_target(p, target, frame), axis=1)
+        leaning = 0.1 * (1 - frame[:, 2, 2]) / 2
+        return -distance - leaning - 0.01 * np.square(action).sum(1), np.zeros(p.count, np.bool_)
+
+
+class Walker(Task):
+    """Walk forward without falling: r = v_x − 0.05 ‖a‖² − |z − 1.2| − 0.5 (1 − cos of the torso's angle).
+
+    Ends with a reward of −5 when the torso is below 0.8 m, above 2 m, or leans by more than 1 rad. Joints begin within
+    0.05 rad of standing.
+    """
+
+    body, substeps, observation, action = "walker.xml", 10, 24, 6
+    height = 1.3  # of the torso when its slider is at 0
+
+    def start(self, rng: np.random.Generator, model: "mujoco.MjModel") -> Start:
+        qpos = np.concatenate((np.zeros(3), rng.uniform(-0.05, 0.05, 6)))
+        return Start(qpos, np.zeros(9), np.zeros(0))
+
+    def orientations(self, p: "Physics") -> Array:
+        """Angles of torso, thighs, legs and feet in the plane [N, 7]; the joints turn the other way round."""
+        torso = p.qpos[:, 2:3]
+        right, left = (torso - np.cumsum(p.qpos[:, i : i + 3], axis=1) for i in (3, 6))
+        return np.concatenate((torso, right, left), axis=1)
+
+    def observe(self, p: "Physics", target: Array) -> Array:
+        angles = self.orientations(p)
+        return np.concatenate((p.qpos[:, :1] + self.height, p.qvel, np.sin(angles), np.cos(angles)), axis=1)
+
+    def judge(self, p: "Physics", target: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
+        z, angle, speed = p.qpos[:, 0] + self.height, p.qpos[:, 2], p.qvel[:, 1]
+        fallen = (z < 0.8) | (z > 2.0) | (np.abs(angle) > 1.0)
+        reward = speed - 0.05 * np.square(action).sum(1) - np.abs(z - 1.2) - 0.5 * (1 - np.cos(angle))
+        return np.where(fallen, -5.0, reward), fallen
+
+
+class Humanoid(Task):
+    """Get up: r = min(h, 1.4) / 1.4 + 0.5 (1 + torso's vertical) / 2 − 0.02 ‖a‖², h the head's height.
+
+    Begins lying: the spine level, any heading and any side down, random joint angles, dropped from 0.9 m and left alone
+    for 1.5 s. 1.4 m is the head's height when standing.
+    """
+
+    body, substeps, observation, action, settle = "humanoid.xml", 5, 94, 21, 300
+    moving = ("lower_waist", "pelvis", "right_thigh", "right_shin", "right_foot", "left_thigh", "left_shin",
+              "left_foot", "right_lower_arm", "right_hand", "left_lower_arm", "left_hand")  # fmt: skip
+    head = 0.19  # above the torso, in its frame
+
+    def change(self, spec: "mujoco.MjSpec") -> None:
+        import mujoco
+
+        body = mujoco.mjtObj.mjOBJ_XBODY
+        for name in self.moving:
+            spec.add_sensor(
+                name=name,
+                type=mujoco.mjtSensor.mjSENS_FRAMEPOS,
+                objtype=body,
+                objname=name,
+                reftype=body,
+                refname="torso",
+            )
+        for kind in (mujoco.mjtSensor.mjSENS_SUBTREELINVEL, mujoco.mjtSensor.mjSENS_SUBTREECOM):
+            spec.add_sensor(type=kind, objtype=mujoco.mjtObj.mjOBJ_BODY, objname="torso")
+
+    def start(self, rng: np.random.Generator, model: "mujoco.MjModel") -> Start:
+        # Turned about its own vertical by one angle, laid down, turned about the world's by another.
+        total, difference = rng.uniform(-np.pi, np.pi, 2)  # halves of the two angles' sum and difference
+        turn = np.sqrt(0.5) * np.array([np.cos(total), np.sin(difference), np.cos(difference), np.sin(total)])
+        pose = [0, 0, 0.9, *turn]
+        low, high = model.jnt_range[1:].T
+        return Start(np.concatenate((pose, rng.uniform(low, high))), np.zeros(27), np.zeros(0))
+
+    def observe(self, p: "Physics", target: Array) -> Array:
+        frame = rotation(p.qpos[:, 3:7])
+        velocity, turning = into(frame, p.qvel[:, :3]), p.qvel[:, 3:6]
+        bodies, flow, centre = p.sensors[:, :36], p.sensors[:, 36:39], p.sensors[:, 39:42]
+        parts = (p.qpos[:, 7:], p.qvel[:, 6:], velocity, turning, bodies, self.head_height(p, frame)[:, None],
+                 frame[:, 2], flow, centre - p.qpos[:, :3])  # fmt: skip
+        return np.concatenate(parts, axis=1)
+
+    def head_height(self, p: "Physics", frame: Array) -> Array:
+        return p.qpos[:, 2] + self.head * frame[:, 2, 2]
+
+    def judge(self, p: "Physics", target: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
+        frame = rotation(p.qpos[:, 3:7])
+        tall = np.minimum(self.head_height(p, frame), 1.4) / 1.4
+        reward = tall + 0.25 * (1 + frame[:, 2, 2]) - 0.02 * np.square(action).sum(1)
+        return reward, np.zeros(p.count, np.bool_)
+
+
+TASKS: dict[str, type[Task]] = {
+    "cartpole-swingup": CartpoleSwingup,
+    "reacher3": Reacher3,
+    "cheetah": Cheetah,
+    "fish": Fish,
+    "walker": Walker,
+    "humanoid": Humanoid,
+}
+
+
+def rotation(quaternion: Array) -> Array:
+    """Matrices [N, 3, 3] of unit quaternions [N, 4], (w, x, y, z): columns are the body's axes in the world."""
+    w, x, y, z = quaternion.T
+    rows = (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+            2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+            2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y))  # fmt: skip
+    return np.stack(rows, axis=1).reshape(-1, 3, 3)
+
+
+def into(frame: Array, vectors: Array) -> Array:
+    """World vectors [N, 3] in the body's frame."""
+    turned: Array = np.einsum("nij,ni->nj", frame, vectors)
+    return turned
+
+
+@cache
+def _suite(name: str) -> str:
+    """dm_control's model file of that name. The package itself is not imported: it would load a renderer."""
+    found = find_spec("dm_control")
+    if found is None or not found.submodule_search_locations:
+        raise EnvironmentFault("the control tasks need dm_control's models: pip install 'acer[control]'")
+    return str(Path(found.submodule_search_locations[0]) / "suite" / name)
+
+
+class ControlVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
+    """`num_envs` copies of a task that step together; each has a random stream of its own for its episodes."""
+
+    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+
+    def __init__(self, name: str, num_envs: int, threads: int = 1) -> None:
+        try:
+            from acer.envs.physics import Physics
+        except ImportError as error:
+            raise EnvironmentFault(f"{name} needs MuJoCo: pip install 'acer[control]' ({error})") from None
+        self.task = TASKS[name]()
+        self.num_envs = num_envs
+        self.physics = Physics(self.task.model(), num_envs, self.task.substeps, threads)
+        self.single_observation_space = Box(-np.inf, np.inf, (self.task.observation,), np.float32)
+        self.single_action_space = Box(-1.0, 1.0, (self.task.action,), np.float32)
+        self.observation_space = gym.vector.utils.batch_space(self.single_observation_space, num_envs)
+        self.action_space = gym.vector.utils.batch_space(self.single_action_space, num_envs)
+        self.targets = np.zeros((num_envs, self.task.target))
+        self.steps = np.zeros(num_envs, np.int64)  # of each unfinished episode
+        self.over = np.zeros(num_envs, np.bool_)  # the next step begins a new episode
+        self.rngs = [np.random.default_rng() for _ in range(num_envs)]
+
+    def reset(
+        self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        if isinstance(seed, int):
+            seed = [int(s) for s in np.random.SeedSequence(seed).generate_state(self.num_envs)]
+        if seed is not None:
+            self.rngs = [np.random.default_rng(s) for s in seed]
+        which = (options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_))
+        self._begin(np.flatnonzero(which))
+        return self._observations(), {}
+
+    def step(
+        self, actions: NDArray[Any]
+    ) -> tuple[NDArray[np.float32], Array, NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+        actions = np.clip(np.asarray(actions, np.float64), -1, 1)
+        waiting = self.over.copy()
+        broken = self.physics.step(actions)
+        rewards, terminated = self.task.judge(self.physics, self.targets, actions)
+        rewards[broken], terminated[broken] = 0, False
+        self.steps += 1
+        truncated = ((self.steps >= EPISODE) & ~terminated) | broken
+        if waiting.any():
+            self._begin(np.flatnonzero(waiting))
+            rewards[waiting], terminated[waiting], truncated[waiting] = 0, False, False
+        self.over = terminated | truncated
+        return self._observations(), rewards, terminated, truncated, {}
+
+    def state(self) -> dict[str, Any]:
+        """Everything that decides what comes next."""
+        return {
+            "physics": self.physics.state.copy(),
+            "sensors": self.physics.sensors.copy(),
+            "targets": self.targets.copy(),
+            "steps": self.steps.copy(),
+            "over": self.over.copy(),
+            "random_streams": [rng.bit_generator.state for rng in self.rngs],
+        }
+
+    def restore(self, state: dict[str, Any]) -> NDArray[np.float32]:
+        """Takes over what `state` gave; returns the observations there."""
+        self.physics.restore(state["physics"], state["sensors"])
+        self.targets[:] = state["targets"]
+        self.steps, self.over = state["steps"].copy(), state["over"].copy()
+        for rng, stream in zip(self.rngs, state["random_streams"], strict=True):
+            rng.bit_generator.state = stream
+        return self._observations()
+
+    def close_extras(self, **_: Any) -> None:
+        self.physics.close()
+
+    def _begin(self, which: NDArray[np.int64]) -> None:
+        starts = [self.task.start(self.rngs[i], self.physics.model) for i in which]
+        qpos, qvel = (np.stack([getattr(start, name) for start in starts]) for name in ("qpos", "qvel"))
+        self.physics.place(which, qpos, qvel, self.task.settle)
+        self.targets[which] = [start.target for start in starts]
+        self.steps[which], self.over[which] = 0, False
+
+    def _observations(self) -> NDArray[np.float32]:
+        return self.task.observe(self.physics, self.targets).astype(np.float32)
+
+
+class ControlEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
+    """One copy of a task, for anybody's agent."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+
+    def __init__(self, name: str, render_mode: str | None = None) -> None:
+        self.env = ControlVectorEnv(name, 1)
+        self.observation_space, self.action_space = self.env.single_observation_space, self.env.single_action_space
+        model = self.env.physics.model
+        fps = round(1 / (self.env.task.substeps * model.opt.timestep))
+        self.metadata = {**self.metadata, "render_fps": fps}
+        self.render_mode = render_mode
+        self._renderer: Any = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        super().reset(seed=seed)
+        observations, _ = self.env.reset(seed=None if seed is None else [seed])
+        return observations[0], {}
+
+    def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        observations, rewards, terminated, truncated, _ = self.env.step(np.asarray(action)[None])
+        self.env.over[:] = False  # a single environment is reset by its user
+        return observations[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {}
+
+    def render(self) -> NDArray[np.uint8]:
+        import mujoco
+
+        model, physics = self.env.physics.model, self.env.physics
+        if self._renderer is None:
+            self._renderer, self._data = mujoco.Renderer(model, 480, 640), mujoco.MjData(model)
+        if self.env.task.target:
+            position = self.env.targets[0]
+            model.geom("target").pos[: len(position)] = position
+        self._data.qpos[:], self._data.qvel[:] = physics.qpos[0], physics.qvel[0]
+        mujoco.mj_forward(model, self._data)
+        self._renderer.update_scene(self._data, self.env.task.camera)
+        picture: NDArray[np.uint8] = self._renderer.render()
+        return picture
+
+    def close(self) -> None:
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+        self.env.close()
+
+
+def register() -> None:
+    """Makes the tasks known to Gymnasium as acer/CartpoleSwingup-v0, … ."""
+    for name, task in TASKS.items():
+        gym.register(
+            f"acer/{task.__name__}-v0", "acer.envs.control:ControlEnv", max_episode_steps=EPISODE, kwargs={"name": name}
+        )

@@ -1,0 +1,19 @@
+"""What this process may use of its machine."""
+
+import contextlib
+import ctypes
+import os
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def keep_memory() -> None:
+    """Lets the C library keep freed blocks of many megabytes: fresh pages for every activation cost a tenth of the
+    time on images. Elsewhere than with glibc nothing happens."""
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+        for parameter, value in ((-3, 1 << 30), (-1, (1 << 31) - 1)):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+            mallopt(parameter, value)
