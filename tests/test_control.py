@@ -371,3 +371,29 @@ def test_one_environment_is_the_batch_of_one():
     assert np.array_equal(first, batch.reset(seed=[4])[0][0])
     for _ in range(10):
         assert np.array_equal(one.step(np.full(6, 0.3))[0], batch.step(np.full((1, 6), 0.3))[0][0])
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_pictures(name):
+    env = ControlEnv(name, render_mode="rgb_array")
+    env.reset(seed=0)
+    try:
+        before = env.render()
+    except EnvironmentFault as error:
+        assert "libosmesa6" in str(error)
+        pytest.skip(str(error))
+    for _ in range(20):
+        env.step(np.ones(env.action_space.shape, np.float32))
+    after = env.render()
+    assert before.shape == (480, 640, 3) and before.dtype == np.uint8
+    assert before.std() > 5 and (before != after).mean() > 1e-4
+    env.close()
+
+
+def test_without_a_renderer_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setenv("MUJOCO_GL", "nothing")
+    env = ControlEnv("fish", render_mode="rgb_array")
+    env.reset(seed=0)
+    with pytest.raises(EnvironmentFault, match="apt install libosmesa6"):
+        env.render()
+    env.close()

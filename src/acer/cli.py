@@ -222,7 +222,7 @@ def plot(
 
 
 def bench(
-    name: Positional[Literal["classic", "atari"]],
+    name: Positional[Literal["classic", "atari", "control"]],
     /,
     turns: int = 5,
     peers: bool = True,
@@ -232,7 +232,7 @@ def bench(
     """Measure speed beside peers and beside the bare cost of the same work.
 
     Args:
-        name: What to measure: training at replay ratio 4, on CartPole-v1 or on Pong.
+        name: What to measure: training at replay ratio 4 on CartPole-v1, on Pong or on cheetah.
         turns: How often each contender is measured; the median counts.
         peers: Measure peers too, each in a virtual environment of its own in the user's cache.
         output: Write the result to this JSON file as well.

@@ -5,7 +5,8 @@ Machines are noisy, so what counts are ratios: contenders take turns, and each i
 
 from acer.bench.atari import atari
 from acer.bench.classic import classic
+from acer.bench.control import control
 
-BENCHMARKS = {"classic": classic, "atari": atari}
+BENCHMARKS = {"classic": classic, "atari": atari, "control": control}
 
 __all__ = ["BENCHMARKS"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from acer import optimizer
 from acer.bench.measure import seconds
@@ -54,8 +55,16 @@ def costs(config: Config, iterations: int) -> dict[str, float]:
     pixels = agent.observation.dtype == np.uint8
     whole = torch.randint(0, 256, shape, dtype=torch.uint8) if pixels else torch.randn(shape)
     observations = whole[:, :count]
-    actions = np.zeros(env.count, np.int64)
+    continuous = agent.action.continuous
+    actions = agent.action.decode(np.zeros((env.count, agent.action.size) if continuous else env.count, np.int64))
+    samples = torch.randn(2 + config.sdn_samples, length, count, agent.action.size)  # a, a', u_1 … u_n
     env.reset(list(range(env.count)))
+
+    def critics(features: Tensor) -> list[Tensor]:
+        network = agent.network
+        if not continuous:
+            return [network.action_values(features)]
+        return [network.state_value(features), network.advantages(features[:-1], samples)]
 
     def act() -> None:
         with torch.no_grad():
@@ -66,15 +75,15 @@ def costs(config: Config, iterations: int) -> dict[str, float]:
             x = agent.network.encoder(observations)
             agent.average(x[:-1])
         output, features = agent.network(x)
-        q = agent.network.action_values(features)
-        torch.autograd.backward([output, q], [torch.ones_like(output), torch.ones_like(q)])
+        critic = critics(features)
+        torch.autograd.backward([output, *critic], [torch.ones_like(t) for t in (output, *critic)])
 
     def step() -> None:
         home = agent.home
         optimizer.rmsprop(home.theta, home.square, home.gradient, 1e-6, 0.99, 1e-3)
         optimizer.average(home.theta_a, home.theta[: len(home.theta_a)], 0.99)
 
-    updates = (1 + config.replay_ratio) * config.environments / count
+    updates = (config.on_policy + config.replay_ratio) * config.environments / count
     for work in (act, learn, step):
         seconds(work, 2)  # the first calls choose kernels and take memory
     found = {

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import mujoco
 
     from acer.envs.physics import Physics
+    from acer.envs.rendering import Camera
 
 EPISODE = 500  # steps, then the episode is truncated
 Array = NDArray[np.float64]
@@ -47,7 +48,7 @@ class Task:
     action: ClassVar[int]
     target: ClassVar[int] = 0  # numbers that say where the target is
     settle: ClassVar[int] = 0  # physics steps without control before an episode
-    camera: ClassVar[str | int] = "side"
+    camera: ClassVar[str] = "side"
 
     def model(self) -> "mujoco.MjModel":
         from acer.envs.physics import load
@@ -394,7 +395,7 @@ class ControlEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         fps = round(1 / (self.env.task.substeps * model.opt.timestep))
         self.metadata = {**self.metadata, "render_fps": fps}
         self.render_mode = render_mode
-        self._renderer: Any = None
+        self._camera: Camera | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -409,24 +410,20 @@ class ControlEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         return observations[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {}
 
     def render(self) -> NDArray[np.uint8]:
-        import mujoco
+        from acer.envs.rendering import Camera
 
-        model, physics = self.env.physics.model, self.env.physics
-        if self._renderer is None:
-            self._renderer, self._data = mujoco.Renderer(model, 480, 640), mujoco.MjData(model)
+        physics = self.env.physics
+        if self._camera is None:
+            self._camera = Camera(physics.model, self.env.task.camera)
         if self.env.task.target:
             position = self.env.targets[0]
-            model.geom("target").pos[: len(position)] = position
-        self._data.qpos[:], self._data.qvel[:] = physics.qpos[0], physics.qvel[0]
-        mujoco.mj_forward(model, self._data)
-        self._renderer.update_scene(self._data, self.env.task.camera)
-        picture: NDArray[np.uint8] = self._renderer.render()
-        return picture
+            physics.model.geom("target").pos[: len(position)] = position
+        return self._camera.picture(physics.qpos[0])
 
     def close(self) -> None:
-        if self._renderer is not None:
-            self._renderer.close()
-            self._renderer = None
+        if self._camera is not None:
+            self._camera.close()
+            self._camera = None
         self.env.close()
 
 

@@ -1,0 +1,106 @@
+"""The six control tasks: stepping beside bare `mj_step`, training beside its roofline and Stable-Baselines3."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acer.bench.contenders import costs, roofline, train
+from acer.bench.measure import alternate, medians
+from acer.config import Config, defaults
+from acer.envs.control import TASKS, ControlVectorEnv
+from acer.errors import AcerError
+from acer.machine import cores
+
+ENVIRONMENTS, STEPS = 16, 300
+
+
+def control(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]:
+    """Steps per second of each task alone, and of training on cheetah with the control preset."""
+    config = defaults("cheetah", continuous=True, preset="control")
+    contenders: dict[str, Callable[[], float]] = {
+        "acer": lambda: train(config, 6_400, 32_000),
+        "roofline": lambda: roofline(config, 10),
+    }
+    for name in TASKS:
+        contenders[f"stepping {name}"] = lambda name=name: stepping(name)  # type: ignore[misc]
+        contenders[f"bare {name}"] = lambda name=name: bare(name)  # type: ignore[misc]
+    if peers:
+        if find_spec("stable_baselines3") is None:
+            raise AcerError("the peer is missing: pip install stable-baselines3; --no-peers measures without it")
+        contenders["sb3 sac"] = lambda: stable_baselines("SAC", config, 1_000)
+        contenders["sb3 ppo"] = lambda: stable_baselines("PPO", config, 32_768)
+    results = alternate(contenders, turns, say)
+    middle = medians(results)
+    return {
+        "benchmark": "control",
+        "steps_per_second": middle["acer"],
+        "roofline_steps_per_second": middle["roofline"],
+        "roofline_fraction": middle["acer"] / middle["roofline"],
+        "roofline_parts": costs(config, 10),
+        "stepping": {name: middle[f"stepping {name}"] for name in TASKS},
+        "stepping_fraction": {name: middle[f"stepping {name}"] / middle[f"bare {name}"] for name in TASKS},
+        "peers": {name: middle[name] for name in ("sb3 sac", "sb3 ppo")} if peers else {},
+        "turns": results,
+        "cores": cores(),
+        "settings": asdict(config),
+    }
+
+
+def stepping(name: str) -> float:
+    """Environment steps per second of the batch with random controls, episodes' ends included."""
+    env = ControlVectorEnv(name, ENVIRONMENTS, cores())
+    env.reset(seed=0)
+    actions = np.random.default_rng(0).uniform(-1, 1, (STEPS, ENVIRONMENTS, env.task.action))
+    for action in actions[:50]:
+        env.step(action)
+    began = time.perf_counter()
+    for action in actions:
+        env.step(action)
+    elapsed = time.perf_counter() - began
+    env.close()
+    return STEPS * ENVIRONMENTS / elapsed
+
+
+def bare(name: str) -> float:
+    """Environment steps per second of `mj_step` and a final `mj_forward` alone, one process on each core."""
+    with ProcessPoolExecutor(cores()) as pool:
+        return sum(pool.map(_bare, [name] * cores(), range(cores())))
+
+
+def _bare(name: str, part: int) -> float:
+    import mujoco
+
+    env = ControlVectorEnv(name, ENVIRONMENTS // cores())
+    env.reset(seed=part)
+    model, substeps = env.physics.model, env.physics.substeps
+    bodies = [mujoco.MjData(model) for _ in range(env.num_envs)]
+    actions = np.random.default_rng(part).uniform(-1, 1, (STEPS, env.num_envs, env.task.action))
+    for body, qpos, qvel in zip(bodies, env.physics.qpos, env.physics.qvel, strict=True):
+        body.qpos[:], body.qvel[:] = qpos, qvel
+    began = time.perf_counter()
+    for action in actions:
+        for body, control in zip(bodies, action, strict=True):
+            body.ctrl[:] = control
+            mujoco.mj_step(model, body, substeps)
+            mujoco.mj_forward(model, body)
+    return STEPS * len(bodies) / (time.perf_counter() - began)
+
+
+def stable_baselines(algorithm: str, config: Config, steps: int) -> float:
+    """Environment steps per second of Stable-Baselines3 with its own defaults on the same task."""
+    script = Path(__file__).with_name("peer_sb3.py")
+    command = [sys.executable, "-W", "ignore", str(script), algorithm, config.env, str(config.environments), str(steps)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        return float(run.stdout.split()[-1])
+    except (IndexError, ValueError):
+        lines = run.stderr.strip().splitlines() or ["no message"]
+        raise AcerError(f"Stable-Baselines3 failed: {lines[-1]}; --no-peers measures without it") from None
