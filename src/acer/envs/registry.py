@@ -20,11 +20,16 @@ from acer.machine import cores
 from acer.scores import GAMES
 
 EnvMaker = Callable[..., gym.Env[Any, Any]]
+SUITE = "dm_control/"  # dm_control's own tasks, through shimmy: dm_control/cheetah-run-v0
 
 
 def preset_of(env: str | EnvMaker) -> str:
     """The preset that is made for an environment, by its name."""
-    return "atari" if env in GAMES else "control" if env in TASKS else "classic"
+    if env in GAMES:
+        return "atari"
+    if env in TASKS or (isinstance(env, str) and (env.startswith(SUITE) or "mujoco" in _entry(env))):
+        return "control"
+    return "classic"
 
 
 def known_names() -> list[str]:
@@ -45,6 +50,8 @@ def make_one(env: str | EnvMaker, **kwargs: Any) -> gym.Env[Any, Any]:
     if isinstance(env, str) and env in TASKS:
         return ControlEnv(env, **kwargs)
     try:
+        if isinstance(env, str) and env.startswith(SUITE):
+            _register_suite()
         own = env if callable(env) else _import_own(env)
         made = own(**kwargs) if own is not None else gym.make(str(env), **kwargs)
         if not isinstance(made, gym.Env):
@@ -118,11 +125,25 @@ def _suggestion(env: str) -> str:
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
+def _register_suite() -> None:
+    """Makes dm_control's tasks known to Gymnasium."""
+    try:
+        import shimmy
+    except ImportError as error:
+        raise EnvironmentFault(
+            f"dm_control's tasks need shimmy and dm_control: pip install 'acer[control]' ({error})"
+        ) from None
+    gym.register_envs(shimmy)
+
+
+def _entry(env: str) -> str:
+    """Where Gymnasium has the environment from."""
+    spec = gym.registry.get(env)
+    return str(spec.entry_point) if spec else ""
+
+
 def _extra(env: str) -> str:
     """Which of this package's extras has what a known family of environments needs."""
-    spec = gym.registry.get(env)
-    entry = str(spec.entry_point) if spec else ""
-    for family, extra in (("box2d", "box2d"), ("classic_control", "classic"), ("toy_text", "classic")):
-        if family in entry:
-            return f" (or: pip install 'acer[{extra}]')"
-    return ""
+    families = {"box2d": "box2d", "classic_control": "classic", "toy_text": "classic", "mujoco": "control"}
+    extras = (extra for family, extra in families.items() if family in _entry(env))
+    return next((f" (or: pip install 'acer[{extra}]')" for extra in extras), "")
