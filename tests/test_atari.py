@@ -66,7 +66,7 @@ def test_options_of_games_are_refused_elsewhere():
     for name, value in (("sticky_actions", 0.25), ("full_action_set", True), ("life_loss", True)):
         with pytest.raises(SettingsError, match="Atari games"):
             defaults("CartPole-v1", False, **{name: value})
-    with pytest.raises(SettingsError, match="emulators have threads"):
+    with pytest.raises(SettingsError, match="threads of their own"):
         defaults("pong", False, "atari", workers=True)
 
 
@@ -253,7 +253,9 @@ def test_replay_gives_back_real_frames_bit_for_bit_across_episode_ends():
         assert np.array_equal(replay._unpack(row), stored[row // 4].observations[:, row % 4])
     assert sum(map(len, replay._blocks)) / 4_000 < 250  # bytes a step, of 28,224
     copy = Replay(capacity=1_000, length=20, environments=4)
-    copy.restore(replay.state())
+    arrays, blocks = replay.state()
+    parts = {name: np.moveaxis(value, 1, 0) for name, value in vars(stored[0]).items()}
+    copy.restore(arrays, b"".join(blocks), {name: (part.shape[1:], part.dtype) for name, part in parts.items()})
     one, other = (r.sample(np.random.default_rng(3), 32) for r in (replay, copy))
     assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in vars(one))
     batch.close()

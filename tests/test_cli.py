@@ -144,7 +144,7 @@ def test_continuous_actions_and_own_environments(call, monkeypatch):
     assert code == 0, err
     code, _, err = call("train", "environments:Corridor", "--workers", "--environments", "4", "--out", "s", *SHORT)
     assert code == 0, err
-    assert call("record", "s")[0] == 0
+    assert call("record", "s", "--env", "environments:Corridor")[0] == 0
 
 
 MISTAKES = [
@@ -256,19 +256,19 @@ def test_a_run_that_died_before_its_first_checkpoint_begins_again(run, call):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "message", "exit_code"),
     [
-        ("Raising", "step 3 raised ZeroDivisionError: division by zero"),
-        ("WrongShape", "WrongShape: step"),
-        ("OldStep", "OldStep: step 1 raised ValueError"),
-        ("NotAnEnvironment", "not a gymnasium.Env"),
+        ("Raising", "step 3: environment 0 raised ZeroDivisionError at step 1 of its episode: division by zero", 3),
+        ("WrongShape", "WrongShape: step", 3),
+        ("OldStep", "OldStep: step 1 raised ValueError", 3),
+        ("NotAnEnvironment", "not a gymnasium.Env", 2),
     ],
 )
 @pytest.mark.parametrize("workers", [[], ["--workers"]])
-def test_an_environment_that_misbehaves_is_named(name, message, workers, call, monkeypatch):
+def test_an_environment_that_misbehaves_is_named(name, message, exit_code, workers, call, monkeypatch):
     monkeypatch.syspath_prepend(HERE)
     code, _, err = call("train", f"environments:{name}", "--environments", "4", "--out", "r", *workers, *SHORT)
-    assert code == 2
+    assert code == exit_code
     assert message in err if not workers else "environments:" in err
     assert "Traceback" not in err.splitlines()[-1]
 
@@ -277,7 +277,7 @@ def test_an_environment_that_goes_bad_ends_the_run_with_a_checkpoint(call, monke
     monkeypatch.syspath_prepend(HERE)
     for name, what in (("NanObservation", "observation"), ("InfiniteReward", "reward")):
         code, _, err = call("train", f"environments:{name}", "--out", name, "--trajectory-length", "4", *SHORT)
-        assert code == 2
+        assert code == 3
         assert f"environment 0 gave a {what} with NaN or infinity at step" in err
         assert (Path(name) / "checkpoints" / "LATEST").exists()
 
@@ -311,7 +311,7 @@ def test_a_damaged_checkpoint_is_refused(run, call):
     model.write_bytes(model.read_bytes()[:1000])
     code, _, err = call("eval", "copy")
     assert code == 2
-    assert "model.safetensors cannot be read" in err
+    assert "model.safetensors is damaged" in err
     (latest / "state.json").write_text("{")
     assert call("resume", "copy", "--steps", "1400")[0] == 2
 

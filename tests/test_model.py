@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from acer import ACER, Callback
+from acer import ACER, Callback, checkpoint
 from acer.config import ALGORITHMS
 from acer.errors import AcerError, CheckpointError, SettingsError
 from environments import Corridor, Target
@@ -125,8 +125,9 @@ def test_resume_takes_learner_replay_streams_and_counters_along(tmp_path):
     for name in ("theta_a", "square"):
         assert torch.equal(getattr(a.agent.home, name), getattr(b.agent.home, name))
     assert (a.steps, a.meter.state(), a.evaluations) == (b.steps, b.meter.state(), b.evaluations)
-    for key, array in a.learner.replay.state().items():
-        np.testing.assert_array_equal(array, b.learner.replay.state()[key])
+    (arrays, blocks), (same_arrays, same_blocks) = a.learner.replay.state(), b.learner.replay.state()
+    assert blocks == same_blocks and arrays.keys() == same_arrays.keys()
+    assert all(np.array_equal(array, same_arrays[name]) for name, array in arrays.items())
     assert all(b.learner.rngs[n].bit_generator.state == r.bit_generator.state for n, r in a.learner.rngs.items())
     back.learn(700)
     assert back.steps >= 1_400
@@ -139,14 +140,6 @@ def test_people_write_numbers_of_steps_as_floats(tmp_path):
     for steps in (-5, 0, 10.5):
         with pytest.raises(SettingsError):
             model.learn(steps)
-
-
-def test_a_resumed_run_begins_episodes_that_it_has_not_had(tmp_path):
-    model = ACER("CartPole-v1", **SMALL)
-    first = model._training.learner.rollout.observations.copy()
-    model.learn(700, out=tmp_path / "run")
-    again = ACER.load(tmp_path / "run", resume=True)._training.learner.rollout.observations
-    assert not np.isin(again, first).any()
 
 
 def test_an_interrupt_ends_learning_after_saving(tmp_path):
@@ -168,7 +161,7 @@ def test_a_checkpoint_of_another_environment_is_refused(tmp_path):
     assert "\n" not in str(error.value)
     state = json.loads((tmp_path / "m" / "state.json").read_text())
     state["config"]["hidden"] = [32]
-    (tmp_path / "m" / "state.json").write_text(json.dumps(state))
+    (tmp_path / "m" / "state.json").write_text(json.dumps(state | {"sha256": checkpoint._digest(state)}))
     with pytest.raises(CheckpointError, match="the network needs"):
         ACER.load(tmp_path / "m")
 

@@ -24,6 +24,12 @@ def trajectory(rng, length=4, count=3, pixels=False):
     )
 
 
+def layout(t):
+    """Shape and dtype of one environment's part of each field."""
+    parts = {name: np.moveaxis(getattr(t, name), 1, 0) for name in FIELDS}
+    return {name: (array.shape[1:], array.dtype) for name, array in parts.items()}
+
+
 def unit(t, i):
     return b"".join(np.ascontiguousarray(getattr(t, name)[:, i]).tobytes() for name in FIELDS)
 
@@ -64,7 +70,8 @@ def test_state_restores_the_whole_memory(adds):
     replay, other = (Replay(capacity=20, length=4, environments=3) for _ in range(2))
     for _ in range(adds):
         replay.add(trajectory(rng))
-    other.restore(replay.state())
+    arrays, blocks = replay.state()
+    other.restore(arrays, b"".join(blocks), layout(trajectory(rng)))
     assert (len(other), other.steps, other.added) == (len(replay), replay.steps, replay.added)
     if adds:
         a, b = (r.sample(np.random.default_rng(3), 50) for r in (replay, other))

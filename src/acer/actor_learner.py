@@ -13,13 +13,13 @@ from torch import Tensor
 from acer import algorithms, optimizer
 from acer.config import Config
 from acer.envs import ActionSpec, EnvBatch, ObservationSpec
-from acer.errors import SettingsError
+from acer.errors import LearningFault, SettingsError
 from acer.networks import Network, Policy
 from acer.normalizer import Moments
-from acer.parameters import Home, Local
+from acer.parameters import Home, Local, views
 from acer.replay import Replay
 from acer.rollout import Rollout, Trajectory
-from acer.update import Batch, diagnostics, update
+from acer.update import Batch, Outcome, diagnostics, update
 
 
 class Agent:
@@ -104,7 +104,22 @@ class ActorLearner:
         self.rollout = Rollout(env, config.trajectory_length, config.gamma, self._seeds_of_environments(env.count))
         self.replay = Replay(config.replay_capacity, config.trajectory_length, env.count)
         self.skipped = 0  # updates whose gradient was not finite
+        self._skipped_in_a_row = 0
         self.on_update: Callable[[dict[str, float]], None] | None = None
+
+    def layout(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Shape and dtype of one environment's part of each of a trajectory's fields."""
+        agent, length = self.agent, self.config.trajectory_length
+        single, flag = np.dtype(np.float32), np.dtype(np.bool_)
+        continuous = agent.action.continuous
+        return {
+            "observations": ((length + 1, *agent.observation.shape), agent.observation.dtype),
+            "actions": ((length, agent.action.size), single) if continuous else ((length,), np.dtype(np.int64)),
+            "rewards": ((length,), single),
+            "discounts": ((length,), single),
+            "live": ((length,), flag),
+            "mu": ((length, agent.distribution.outputs), single),
+        }
 
     def restart(self, steps: int) -> None:
         """Goes on from `steps` with new episodes, on seeds that the run has not had."""
@@ -170,8 +185,15 @@ class ActorLearner:
             self.updates += 1
             if math.isfinite(norm):
                 home.push(home.gradient, self.rate())
+                self._skipped_in_a_row = 0
             else:
                 self.skipped += 1
+                self._skipped_in_a_row += 1
+                if self._skipped_in_a_row >= config.most_skipped:
+                    raise LearningFault(
+                        f"{config.most_skipped} updates in a row had gradients that are not finite, at step "
+                        f"{self.steps:,}: {diagnose(agent.network, home.gradient, outcome)}"
+                    )
             if start == 0 or self.on_update:
                 measured = diagnostics(agent.method, outcome)
                 numbers = dict(zip(measured, torch.stack(list(measured.values())).tolist(), strict=True))
@@ -198,3 +220,27 @@ def summary(seen: list[dict[str, float]]) -> dict[str, float]:
         for key, value in numbers.items():
             values.setdefault(key, []).append(value)
     return {key: max(of) if key.endswith("_error") else float(np.mean(of)) for key, of in values.items()}
+
+
+def diagnose(network: Network, gradient: Tensor, outcome: Outcome) -> str:
+    """Where numbers stopped being finite: which term, at which step of which trajectory, and in which tensors."""
+    terms = {
+        "observations": outcome.batch.observations,
+        "rewards": outcome.batch.rewards,
+        "log ρ": outcome.log_rho,
+        "the policy's statistics": outcome.phi,
+        "the average policy's statistics": outcome.phi_a,
+        "the critic's estimate": outcome.estimate.predicted,
+        "the critic's target": outcome.estimate.target,
+        "the policy gradient g": outcome.g,
+        "the trust region's z": outcome.z,
+    }
+    where = "in back-propagation"
+    for name, values in terms.items():
+        broken = ~torch.isfinite(values)
+        if broken.any():
+            step, trajectory = (int(i) for i in broken.nonzero()[0][:2])
+            where = f"first in {name}, at step {step} of trajectory {trajectory}"
+            break
+    tensors = [name for name, view in views(network, gradient).items() if not torch.isfinite(view).all()]
+    return f"{where}; in the gradient of {', '.join(tensors[:3])}{' and others' if len(tensors) > 3 else ''}"

@@ -1,19 +1,27 @@
-"""Checkpoints: numbered directories of safetensors and JSON; nothing in them is code.
+"""Checkpoints: numbered directories of safetensors, compressed blocks and JSON; nothing in them is code.
 
     checkpoints/
-        LATEST                  name of the newest complete checkpoint
+        LATEST                    name of the newest complete checkpoint
+        BEST                      name of the one with the best evaluation, if there was one
         000000100032/
-            model.safetensors   θ, θ_a and the optimiser's mean of squares, by parameter; running normalisation
-            replay.safetensors  the replay memory: compressed blocks and plain arrays
-            state.json          configuration, spaces, counters, random streams, versions
+            model.safetensors     θ, θ_a and the optimiser's mean of squares, by parameter; running normalisation
+            replay.safetensors    the replay memory's plain arrays
+            replay.blocks         its compressed observations, one after the other
+            run.safetensors       where the environments stand and how they came there
+            state.json            configuration, counters, random streams, versions; size and SHA-256 of every file
 
-A checkpoint is written beside its place, flushed, renamed, and only then named in LATEST. A model saved by hand is
-such a directory too, without the replay memory.
+A checkpoint is written beside its place, flushed to disk, renamed, and only then named in LATEST. A model saved by hand
+is such a directory too, with the model and the state only. What is read is checked first: hashes, then names, shapes
+and sizes, before memory is taken for it.
 """
 
+import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,110 +34,123 @@ from torch import Tensor
 
 from acer.errors import CheckpointError
 
-FORMAT = 1
-MODEL, REPLAY, STATE, LATEST = "model.safetensors", "replay.safetensors", "state.json", "LATEST"
+FORMAT = 2
+MODEL, REPLAY, BLOCKS, RUN, STATE = (
+    "model.safetensors",
+    "replay.safetensors",
+    "replay.blocks",
+    "run.safetensors",
+    "state.json",
+)
+FILES = (MODEL, RUN, REPLAY, BLOCKS)
+LATEST, BEST = "LATEST", "BEST"
+LARGEST_STATE = 32 << 20  # bytes of state.json that are read at all
+CHUNK = 1 << 22
+
+Arrays = dict[str, NDArray[Any]]
 
 
-def write(
-    directory: Path, tensors: dict[str, Tensor], state: dict[str, Any], replay: dict[str, NDArray[Any]] | None = None
-) -> None:
+@dataclass(frozen=True)
+class Snapshot:
+    """A run at one moment. Everything in it is a copy: it can be written while the run goes on."""
+
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]
+    run: Arrays | None = None
+    replay: Arrays | None = None
+    blocks: list[bytes] | None = None
+
+
+# ------------------------------------------------------------------ writing
+
+
+def write(directory: Path, snapshot: Snapshot) -> None:
     """Writes one checkpoint, whole or not at all; an existing one of the same name is replaced only when the new one
     is complete."""
     partial = directory.with_name(f".{directory.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    safetensors.torch.save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial / MODEL)
-    if replay is not None:
-        contiguous = {name: np.ascontiguousarray(array) for name, array in replay.items()}
-        safetensors.numpy.save_file(contiguous, partial / REPLAY)
-    (partial / STATE).write_text(json.dumps({"format": FORMAT, **state}, indent=1) + "\n")
-    for file in partial.iterdir():
-        _flush(file)
-    if directory.exists():
-        shutil.rmtree(directory)
-    partial.rename(directory)
-    _flush(directory.parent)
+    try:
+        contiguous = {name: tensor.contiguous() for name, tensor in snapshot.tensors.items()}
+        files = {MODEL: _put(partial / MODEL, [safetensors.torch.save(contiguous)])}
+        for name, arrays in ((RUN, snapshot.run), (REPLAY, snapshot.replay)):
+            if arrays is not None:
+                files[name] = _put(partial / name, [safetensors.numpy.save(_contiguous(arrays))])
+        if snapshot.blocks is not None:
+            files[BLOCKS] = _put(partial / BLOCKS, _gathered(snapshot.blocks))
+        state = {"format": FORMAT, **snapshot.state, "files": files}
+        _put(partial / STATE, [(json.dumps(state | {"sha256": _digest(state)}, indent=1) + "\n").encode()])
+        _flush(partial)
+        if directory.exists():
+            shutil.rmtree(directory)
+        partial.rename(directory)
+        _flush(directory.parent)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
 
 
-def write_numbered(
-    root: Path,
-    steps: int,
-    tensors: dict[str, Tensor],
-    state: dict[str, Any],
-    replay: dict[str, NDArray[Any]],
-    keep: int,
-) -> Path:
-    """Writes a run's next checkpoint, names it in LATEST, and removes all but the last `keep`."""
+def write_numbered(root: Path, steps: int, snapshot: Snapshot, keep: int, best: bool = False) -> Path:
+    """Writes a run's next checkpoint, names it in LATEST, and removes all but the last `keep` and the best."""
+    root.mkdir(parents=True, exist_ok=True)
+    for left_over in root.glob(".*.partial"):  # of a process that was killed
+        if left_over.is_dir():
+            shutil.rmtree(left_over)
     directory = root / f"{steps:012d}"
-    write(directory, tensors, state, replay)
-    partial = root / f".{LATEST}.partial"
-    partial.write_text(directory.name + "\n")
-    _flush(partial)
-    partial.rename(root / LATEST)
-    _flush(root)
-    for old in sorted(path for path in root.iterdir() if path.name.isdigit() and path != directory)[
-        : -keep + 1 or None
-    ]:
+    write(directory, snapshot)
+    _name(root / LATEST, directory.name)
+    if best:
+        _name(root / BEST, directory.name)
+    kept = {directory.name, _named_in(root / BEST)}
+    for old in [path for path in _numbered(root) if path.name not in kept][max(0, keep - 1) :]:
         shutil.rmtree(old)
     return directory
 
 
-def find(path: Path) -> Path:
-    """The checkpoint that `path` means: itself, or the latest of a run's directory."""
-    if (path / STATE).is_file():
-        return path
-    latest = path / "checkpoints" / LATEST
-    if latest.is_file():
-        name = latest.read_text().strip()
-        if name.isdigit() and (path / "checkpoints" / name / STATE).is_file():
-            return path / "checkpoints" / name
-        raise CheckpointError(f"{latest} names {name!r}, which is not a complete checkpoint")
-    if not path.exists():
-        raise CheckpointError(f"{path}: no such directory")
-    raise CheckpointError(f"{path} holds neither a run with a checkpoint nor a saved model")
+def _put(path: Path, chunks: Iterable[bytes]) -> dict[str, Any]:
+    """Writes a file through to the disk; gives its size and hash."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+    return {"bytes": size, "sha256": digest.hexdigest()}
 
 
-def never_saved(path: Path) -> bool:
-    """Whether `path` is a run's directory without any checkpoint."""
-    return (path / "config.json").is_file() and not list((path / "checkpoints").glob("[0-9]*"))
+def _gathered(blocks: list[bytes]) -> Iterator[bytes]:
+    """Many small blocks as few large chunks."""
+    waiting: list[bytes] = []
+    size = 0
+    for block in blocks:
+        waiting.append(block)
+        size += len(block)
+        if size >= CHUNK:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    yield b"".join(waiting)
 
 
-def read_state(checkpoint: Path) -> dict[str, Any]:
-    """The JSON part."""
-    try:
-        state = json.loads((checkpoint / STATE).read_text())
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{checkpoint / STATE} cannot be read: {error}") from None
-    if not isinstance(state, dict) or state.get("format") != FORMAT:
-        raise CheckpointError(f"{checkpoint / STATE} is not of format {FORMAT}, the one that this version reads")
-    return state
+def _contiguous(arrays: Arrays) -> Arrays:
+    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
 
-def read_tensors(checkpoint: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors, which must have exactly the expected names, shapes and dtypes."""
-    try:
-        tensors = safetensors.torch.load_file(checkpoint / MODEL)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise CheckpointError(f"{checkpoint / MODEL} cannot be read: {error}") from None
-    for name in sorted(tensors.keys() ^ expected.keys()):
-        raise CheckpointError(
-            f"{checkpoint / MODEL}: {name} is {'missing' if name in expected else 'not of this network'}"
-        )
-    for name, tensor in tensors.items():
-        if tensor.shape != expected[name].shape or tensor.dtype != expected[name].dtype:
-            raise CheckpointError(
-                f"{checkpoint / MODEL}: {name} has shape {tuple(tensor.shape)}, "
-                f"the network needs {tuple(expected[name].shape)}"
-            )
-    return tensors
+def _digest(state: dict[str, Any]) -> str:
+    """Hash of a JSON object without its own."""
+    rest = {key: value for key, value in state.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def read_replay(checkpoint: Path) -> dict[str, NDArray[Any]]:
-    """The replay memory's arrays."""
-    try:
-        return safetensors.numpy.load_file(checkpoint / REPLAY)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise CheckpointError(f"{checkpoint / REPLAY} cannot be read: {error}") from None
+def _name(pointer: Path, name: str) -> None:
+    partial = pointer.with_name(f".{pointer.name}.partial")
+    with partial.open("w") as file:
+        file.write(name + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(pointer)
+    _flush(pointer.parent)
 
 
 def _flush(path: Path) -> None:
@@ -138,3 +159,166 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class Saver:
+    """Writes a run's checkpoints in a thread of its own, one at a time; training goes on meanwhile.
+
+    A disk that is full, or a directory that cannot be written, costs this checkpoint and no other.
+    """
+
+    def __init__(self, root: Path, keep: int, say: Callable[[str], None]) -> None:
+        self._root, self._keep, self._say = root, keep, say
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._writing: Future[Path] | None = None
+
+    def save(self, steps: int, snapshot: Snapshot, best: bool = False) -> None:
+        self.wait()
+        self._writing = self._pool.submit(write_numbered, self._root, steps, snapshot, self._keep, best)
+
+    def wait(self) -> bool:
+        """Waits for what is being written; False if it could not be."""
+        writing, self._writing = self._writing, None
+        if writing is None:
+            return True
+        try:
+            writing.result()
+        except OSError as error:
+            self._say(
+                f"cannot save a checkpoint in {self._root}: {error.strerror or error}; the last good one is untouched"
+            )
+            return False
+        return True
+
+
+# ------------------------------------------------------------------ finding and checking
+
+
+def find(path: Path, say: Callable[[str], None], best: bool = False) -> tuple[Path, dict[str, Any]]:
+    """The checkpoint that `path` means, checked, with its state: itself, or the newest good one of a run's directory.
+
+    A damaged one is named loudly and passed over; there is no silent start from an older one, or from scratch.
+    """
+    if (path / STATE).is_file():
+        return path, check(path)
+    root = path / "checkpoints"
+    if not path.exists():
+        raise CheckpointError(f"{path}: no such directory")
+    wanted = _named_in(root / (BEST if best else LATEST))
+    if best and not wanted:
+        raise CheckpointError(f"{path} has no best checkpoint: evaluate during training with --eval-every")
+    candidates = sorted(_numbered(root), key=lambda candidate: candidate.name != wanted)  # stable: newest first
+    if not candidates:
+        raise CheckpointError(f"{path} holds neither a run with a checkpoint nor a saved model")
+    problems = []
+    if wanted and candidates[0].name != wanted:
+        problems.append(f"{root / wanted} is missing")
+    for candidate in candidates:
+        try:
+            state = check(candidate)
+        except CheckpointError as error:
+            problems.append(str(error))
+            continue
+        for problem in problems:
+            say(f"{problem}; using {candidate} instead")
+        return candidate, state
+    raise CheckpointError(f"{path} has no usable checkpoint: {'; '.join(problems[:3])}")
+
+
+def never_saved(path: Path) -> bool:
+    """Whether `path` is a run's directory without any checkpoint."""
+    return (path / "config.json").is_file() and not _numbered(path / "checkpoints")
+
+
+def check(directory: Path) -> dict[str, Any]:
+    """A checkpoint's state, after its own hash and size and hash of every file that it names."""
+    state = _read_state(directory / STATE)
+    files = state.get("files")
+    if not isinstance(files, dict) or MODEL not in files or not files.keys() <= set(FILES):
+        raise CheckpointError(f"{directory / STATE} is damaged: it does not say which files there are")
+    for name, expected in files.items():
+        file = directory / name
+        if not file.is_file() or file.is_symlink():
+            raise CheckpointError(f"{file} is missing")
+        if not isinstance(expected, dict) or file.stat().st_size != expected.get("bytes"):
+            raise CheckpointError(
+                f"{file} is damaged: its size of {file.stat().st_size:,} bytes is not that in {STATE}"
+            )
+        if _hash(file) != expected.get("sha256"):
+            raise CheckpointError(f"{file} is damaged: its SHA-256 is not the one in {STATE}")
+    return state
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > LARGEST_STATE:
+            raise CheckpointError(f"{path} is larger than any state ({path.stat().st_size:,} bytes)")
+        state = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from None
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is not of format {FORMAT}, the one that this version reads")
+    if state.get("sha256") != _digest(state):
+        raise CheckpointError(f"{path} is damaged: its SHA-256 is not its own")
+    return state
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _numbered(root: Path) -> list[Path]:
+    """The complete checkpoints of a run, newest first."""
+    if not root.is_dir():
+        return []
+    return sorted((p for p in root.iterdir() if p.name.isascii() and p.name.isdigit() and p.is_dir()), reverse=True)
+
+
+def _named_in(pointer: Path) -> str:
+    """The name in LATEST or BEST; empty if there is none that could be a checkpoint's."""
+    try:
+        name = pointer.read_bytes()[:64].decode("ascii", "replace").strip()
+    except OSError:
+        return ""
+    return name if name.isdigit() else ""
+
+
+# ------------------------------------------------------------------ reading
+
+
+def read_tensors(directory: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors, which must have exactly the expected names, shapes and dtypes: looked at before any is loaded."""
+    path = directory / MODEL
+    check_model(directory, {name: (tuple(tensor.shape), str(tensor.dtype)) for name, tensor in expected.items()})
+    with _opened(path, "pt") as file:
+        return {name: file.get_tensor(name) for name in expected}
+
+
+def check_model(directory: Path, expected: dict[str, tuple[tuple[int, ...], str]]) -> None:
+    """Refuses a model file whose names, shapes or dtypes are not the expected ones."""
+    path = directory / MODEL
+    kinds = {"F32": "torch.float32", "F64": "torch.float64"}
+    with _opened(path, "pt") as file:
+        names = set(file.keys())
+        for name in sorted(names ^ expected.keys()):
+            raise CheckpointError(f"{path}: {name} is {'missing' if name in expected else 'not of this network'}")
+        for name, (shape, dtype) in expected.items():
+            found = file.get_slice(name)
+            if tuple(found.get_shape()) != shape or kinds.get(found.get_dtype()) != dtype:
+                raise CheckpointError(
+                    f"{path}: {name} has shape {tuple(found.get_shape())}, the network needs {shape} of {dtype}"
+                )
+
+
+def read_arrays(path: Path) -> Arrays:
+    """Plain arrays. Their sizes cannot exceed the file's, which has been checked."""
+    with _opened(path, "np") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def _opened(path: Path, framework: str) -> Any:
+    try:
+        return safetensors.safe_open(path, framework)
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from None

@@ -1,6 +1,7 @@
 """The `acer` command.
 
-Exit codes: 0 done; 2 something that you can mend (one line on standard error says what); 130 interrupted, after saving.
+Exit codes: 0 done; 2 something that you can mend (one line on standard error says what); 3 a run that had begun and
+was stopped by its environment or by numbers that are not finite, after saving; 130 interrupted, after saving.
 """
 
 import contextlib
@@ -102,6 +103,7 @@ def resume(
     directory: Positional[Path],
     /,
     steps: int | None = None,
+    env: str | None = None,
     device: str | None = None,
     quiet: bool = False,
 ) -> int:
@@ -109,13 +111,14 @@ def resume(
 
     Args:
         directory: Directory of the run.
+        env: The environment, if it is code of your own (module:Class): a file's word is not enough to run it.
         steps: Train to this many steps instead of the run's own number.
         device: Where the networks run now, if not where they ran before.
         quiet: No progress display.
     """
     from acer.training import Training, extend
 
-    training = Training.resume(directory, directory=directory, device=device)
+    training = Training.resume(directory, env, directory, device)
     if steps is not None:
         if steps <= training.steps:
             raise SettingsError(f"{directory} is at {training.steps:,} steps already: --steps must be more")
@@ -134,7 +137,9 @@ def eval_(
     /,
     episodes: int = 100,
     sampled: bool = False,
+    best: bool = False,
     seed: int = 0,
+    env: str | None = None,
     device: str | None = None,
     json_: Annotated[bool, arg(name="json")] = False,
 ) -> int:
@@ -144,7 +149,9 @@ def eval_(
         directory: Directory of a run or of a saved model.
         episodes: Episodes to play.
         sampled: Sample actions from the policy instead of taking its mode.
+        best: Take the checkpoint with the best evaluation instead of the latest.
         seed: Seed of the evaluation; not the training's, whatever its number.
+        env: The environment, if it is code of your own (module:Class): a file's word is not enough to run it.
         device: Where the networks run, if not where they ran before.
         json_: Print one JSON object on standard output and nothing else there.
     """
@@ -152,7 +159,7 @@ def eval_(
 
     if episodes < 1:
         raise SettingsError(f"--episodes must be at least 1, not {episodes}")
-    model = ACER.load(directory, device=device)
+    model = ACER.load(directory, env, device=device, best=best)
     policy = "sampled actions" if sampled else "mode actions"
     _say(f"Playing {episodes} episodes of {model.config.env} with {policy}, {model.config.algo} from {directory}")
     result = model.evaluate(episodes, not sampled, seed)
@@ -174,7 +181,9 @@ def record(
     output: Path | None = None,
     episodes: int = 1,
     sampled: bool = False,
+    best: bool = False,
     seed: int = 0,
+    env: str | None = None,
     device: str | None = None,
 ) -> int:
     """Write a video or a film strip of a run's latest checkpoint, or of a saved model.
@@ -184,16 +193,18 @@ def record(
         output: File to write, a video (.mp4) or a film strip (.png); by default video.mp4 in the directory.
         episodes: Episodes to play, one after the other.
         sampled: Sample actions from the policy instead of taking its mode.
+        best: Take the checkpoint with the best evaluation instead of the latest.
         seed: Seed of the episodes.
+        env: The environment, if it is code of your own (module:Class): a file's word is not enough to run it.
         device: Where the networks run, if not where they ran before.
     """
     from acer.model import ACER
     from acer.video import record as write_video
 
-    model = ACER.load(directory, device=device)
+    model = ACER.load(directory, env, device=device, best=best)
     output = output or directory / "video.mp4"
     _say(f"Recording {episodes} episode{'s' * (episodes != 1)} of {model.config.env} into {output}")
-    returns = write_video(model.agent, model.config.env, output, episodes, seed, not sampled)
+    returns = write_video(model.agent, env or model.config.env, output, episodes, seed, not sampled)
     model.close()
     print(f"{output}: return {', '.join(f'{r:,.1f}' for r in returns)}")
     return 0
@@ -295,6 +306,9 @@ def main() -> None:
     except AcerError as error:
         errors.print(f"acer: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         code = error.exit_code
+    except MemoryError as error:
+        errors.print(f"acer: not enough memory: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        code = AcerError.exit_code
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
@@ -313,7 +327,8 @@ def _run(training: "Training", out: Path, quiet: bool) -> int:
     if training.meter.recent:
         curves([out], out / "curve.png")
     if training.steps < training.config.steps:
-        _say(f"Stopped at {training.steps:,} steps, saved. To go on: acer resume {out}")
+        own = f" --env {training.config.env}" if ":" in training.config.env else ""
+        _say(f"Stopped at {training.steps:,} steps, saved. To go on: acer resume {out}{own}")
         return INTERRUPTED
     result = "no episode ended"
     if training.meter.recent:

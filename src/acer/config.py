@@ -154,10 +154,16 @@ class Config:
     """Episodes of each evaluation (ours)."""
     eval_limit: int = 27_000
     """Steps after which an evaluation's episode is cut, for environments that need not end (ours; Atari's cap)."""
-    checkpoint_every: int = 100_000
-    """Steps between checkpoints; there is always one at the end (ours)."""
+    checkpoint_every: int = 0
+    """Steps between checkpoints, 0 for none by steps; there is always one at the end (ours)."""
+    checkpoint_minutes: float = 5.0
+    """Minutes between checkpoints, 0 for none by time (ours)."""
     keep_checkpoints: int = 2
-    """Checkpoints kept in the run's directory (ours)."""
+    """Checkpoints kept in the run's directory, beside the best by evaluation (ours)."""
+    step_limit: float = 300.0
+    """Seconds after which a step or reset of the environments counts as hung, 0 for no limit (ours)."""
+    most_skipped: int = 20
+    """Updates in a row whose gradient is not finite after which the run stops (ours)."""
 
 
 # What each preset changes, for any kind of action and for each; `Config` says what the paper fixes.
@@ -165,7 +171,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "classic": {
         "any": {"learning_rate": 7e-4, "learning_rate_decay": "linear", "rmsprop_epsilon": 1e-5, "hidden": (64, 64),
                 "shared_torso": False, "replay_capacity": 5_000, "replay_start": 1_000, "trajectory_length": 20,
-                "trajectories_per_update": 4, "max_gradient_norm": 10.0, "checkpoint_every": 20_000},
+                "trajectories_per_update": 4, "max_gradient_norm": 10.0},
         "discrete": {"reward_scale": 0.03, "entropy_weight": 0.001, "truncation": 10.0, "alpha": 0.99, "delta": 1.0},
         "continuous": {"reward_scale": 0.01, "entropy_weight": 0.0, "truncation": 5.0, "alpha": 0.995, "delta": 0.1,
                        "sigma": 0.3, "normalize_observations": True, "on_policy": False},
@@ -174,7 +180,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "any": {"replay_capacity": 50_000, "trajectory_length": 20, "truncation": 10.0, "delta": 1.0, "alpha": 0.99,
                 "hidden": (512,), "clip_rewards": True, "steps": 10_000_000, "replay_start": 20_000,
                 "learning_rate": 2.5e-4, "rmsprop_start": 1.0, "initialization": "orthogonal",
-                "normalize_observations": True, "log_every": 20_000, "checkpoint_every": 100_000},
+                "normalize_observations": True, "log_every": 20_000},
         "discrete": {"entropy_weight": 0.001},
         "continuous": {"entropy_weight": 0.0},
     },
@@ -260,10 +266,11 @@ def validate(config: Config) -> Config:
     need(bool(c.env), "no environment given; name one, for example CartPole-v1 (`acer envs` lists all)")
     for name in ("steps", "environments", "trajectory_length", "trajectories_per_update", "replay_capacity",
                  "sdn_samples", "advantage_hidden", "log_every", "eval_episodes", "eval_limit", "keep_checkpoints",
-                 "checkpoint_every"):  # fmt: skip
+                 "most_skipped"):  # fmt: skip
         need(getattr(c, name) >= 1, f"{_flag(name)} must be at least 1, not {getattr(c, name)}")
     for name in ("seed", "replay_ratio", "replay_start", "truncation", "delta", "kl_weight", "entropy_weight",
-                 "critic_weight", "threads", "eval_every", "rmsprop_start"):  # fmt: skip
+                 "critic_weight", "threads", "eval_every", "rmsprop_start",
+                 "checkpoint_every", "checkpoint_minutes", "step_limit"):  # fmt: skip
         need(getattr(c, name) >= 0, f"{_flag(name)} must not be negative, but is {getattr(c, name)}")
     for name in ("learning_rate", "rmsprop_epsilon", "max_gradient_norm", "sigma", "tis_bound", "reward_scale"):
         need(getattr(c, name) > 0, f"{_flag(name)} must be positive, not {getattr(c, name)}")

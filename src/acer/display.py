@@ -8,6 +8,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 errors = Console(stderr=True)
 
 
+def warn(line: str) -> None:
+    """Something that the user should know though the run goes on."""
+    errors.print(f"acer: {line}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
 class Display:
     """One line: steps done, return, speed, time left."""
 

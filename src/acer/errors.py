@@ -13,8 +13,14 @@ class SettingsError(AcerError):
 
 
 class EnvironmentFault(AcerError):
-    """An environment that cannot be found, made, used, or believed."""
+    """An environment that cannot be found, made, used, or believed; 3 is the exit code when a run had begun."""
 
 
 class CheckpointError(AcerError):
     """A run or a saved model that is missing, damaged, or made for something else."""
+
+
+class LearningFault(AcerError):
+    """Numbers that are no longer finite."""
+
+    exit_code = 3

@@ -13,10 +13,11 @@ from acer.actor_learner import Report, summary
 class Table:
     """A CSV file that grows by rows; each row is on disk when `add` returns."""
 
-    def __init__(self, path: Path, columns: list[str], from_steps: int = 0) -> None:
-        """Goes on with an existing file: rows after `from_steps` belong to a future that a resume has undone."""
+    def __init__(self, path: Path, columns: list[str], rows: int = 0) -> None:
+        """Goes on with an existing file after its first `rows`: the others belong to a future that a resume undoes."""
         self.path, self.columns = path, columns
-        kept = [row for row in read(path) if int(float(row["steps"])) <= from_steps] if path.exists() else []
+        kept = read(path)[:rows] if rows and path.exists() else []
+        self.rows = len(kept)
         partial = path.with_name(f".{path.name}.partial")
         with partial.open("w", newline="") as file:
             writer = csv.DictWriter(file, columns, restval="", extrasaction="ignore", lineterminator="\n")
@@ -30,6 +31,7 @@ class Table:
                 {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()}
                 for row in rows
             )
+        self.rows += len(rows)
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -82,8 +84,8 @@ class Meter:
         """Mean raw return of the last 100 finished episodes."""
         return float(np.mean([r for r, _ in self.recent])) if self.recent else float("nan")
 
-    def row(self, seconds: float) -> dict[str, Any]:
-        """Values since the last row, `seconds` ago; begins the next."""
+    def row(self, seconds: float, final: bool = False) -> dict[str, Any]:
+        """Values since the last row, `seconds` ago; begins the next, but after a final one."""
         lengths = [n for _, n in self.recent]
         row: dict[str, Any] = {
             "episodes": self.episodes,
@@ -94,7 +96,8 @@ class Meter:
             "replays": self.replays,
         }
         row |= summary(self._diagnostics)
-        self._steps, self._diagnostics = 0, []
+        if not final:
+            self._steps, self._diagnostics = 0, []
         return row
 
     def state(self) -> dict[str, Any]:
@@ -103,11 +106,17 @@ class Meter:
             "episodes": self.episodes,
             "updates": self.updates,
             "replays": self.replays,
+            "since_row": {"steps": self._steps, "diagnostics": self._diagnostics},
         }
 
     def restore(self, state: dict[str, Any]) -> None:
+        self.recent.clear()
         self.recent.extend((float(r), int(n)) for r, n in state["recent"])
-        self.episodes, self.updates, self.replays = state["episodes"], state["updates"], state["replays"]
+        self.episodes, self.updates, self.replays = (int(state[name]) for name in ("episodes", "updates", "replays"))
+        self._steps = int(state["since_row"]["steps"])
+        self._diagnostics = [
+            {str(key): float(value) for key, value in numbers.items()} for numbers in state["since_row"]["diagnostics"]
+        ]
 
 
 class TensorBoard:

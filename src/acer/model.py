@@ -12,11 +12,12 @@ from acer import config as configuration
 from acer.actor_learner import Agent
 from acer.callbacks import Callback
 from acer.config import Config
+from acer.display import warn
 from acer.envs import preset_of, spaces_of
 from acer.envs.registry import EnvMaker
 from acer.errors import CheckpointError, SettingsError
 from acer.evaluation import Evaluation
-from acer.training import Training, config_of, extend
+from acer.training import Training, config_of, extend, trusted
 
 
 class ACER:
@@ -112,7 +113,8 @@ class ACER:
         if path.exists() and not (path / checkpoint.STATE).is_file():
             raise CheckpointError(f"{path} exists and is not a saved model; choose another path")
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
-        checkpoint.write(path, self._training.tensors(), self._training.state())
+        training = self._training
+        checkpoint.write(path, checkpoint.Snapshot(training.tensors(), training.state()))
 
     @classmethod
     def load(
@@ -121,19 +123,22 @@ class ACER:
         env: str | EnvMaker | None = None,
         resume: bool = False,
         device: str | None = None,
+        best: bool = False,
     ) -> Self:
-        """A saved model, or the latest checkpoint of a run. With `resume` the replay memory and all counters come
-        along, so that
-        `learn` goes on where the run stopped; otherwise `learn` begins anew from the saved parameters."""
-        where = checkpoint.find(Path(path))
+        """A saved model, or the latest (or best) checkpoint of a run.
+
+        With `resume` the replay memory, the unfinished episodes and all counters come along, so that `learn` goes on
+        where the run stopped; otherwise `learn` begins anew from the saved parameters.
+        """
+        where, state = checkpoint.find(Path(path), warn, best)
         model = cls.__new__(cls)
         if resume:
-            if not (where / checkpoint.REPLAY).is_file():
+            if checkpoint.REPLAY not in state["files"]:
                 raise CheckpointError(f"{where} is a model without its run: load it without resume")
             model._adopt(Training.resume(where, env, device=device))
         else:
-            state = checkpoint.read_state(where)
-            training = Training(config_of(where, state, device), env)
+            config = config_of(where, state, device)
+            training = Training(config, trusted(config, env, where), saved=(where, state))
             training.load_model(where, state)
             model._adopt(training)
         return model

@@ -77,41 +77,52 @@ class Replay:
         frames = np.frombuffer(raw, self._dtype).reshape(count, *frame)
         return frames if where is None else frames[where]
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Plain arrays that hold the whole memory."""
-        if not self._plain:
-            return {}
+    def state(self) -> tuple[dict[str, NDArray[Any]], list[bytes]]:
+        """The whole memory: copies of the plain arrays, and the compressed blocks."""
         filled = len(self._blocks)
-        return {
-            "added": np.array([self.added]),
-            "blocks": np.frombuffer(b"".join(self._blocks), np.uint8),
-            "block_sizes": np.array([len(block) for block in self._blocks], np.int64),
-            "moved": self._moved[:filled],
-            "observation_shape": np.array(self._shape, np.int64),
-            "observation_is_bytes": np.array([self._dtype == np.uint8]),
-            **{name: array[:filled] for name, array in self._plain.items()},
-        }
+        sizes = np.array([len(block) for block in self._blocks], np.int64)
+        arrays = {"added": np.array([self.added]), "block_sizes": sizes, "moved": self._moved[:filled].copy()}
+        return arrays | {name: array[:filled].copy() for name, array in self._plain.items()}, list(self._blocks)
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Takes over what `state` gave."""
-        if not state:
+    def restore(
+        self,
+        arrays: dict[str, NDArray[Any]],
+        blocks: bytes,
+        layout: dict[str, tuple[tuple[int, ...], np.dtype[Any]]],
+    ) -> None:
+        """Takes over what `state` gave, its blocks joined, if it fits: layout has shape and dtype of one environment's
+        part of each of a trajectory's fields."""
+        if arrays.keys() == {"added", "block_sizes", "moved"} and not len(arrays["block_sizes"]) and not blocks:
             return
-        parts = {"added", "blocks", "block_sizes", "moved", "observation_shape", "observation_is_bytes", *PLAIN}
-        missing = parts - state.keys()
-        if missing:
-            raise CheckpointError(f"the replay memory lacks {', '.join(sorted(missing))}")
-        ends = np.cumsum(state["block_sizes"]).tolist()
-        blocks = state["blocks"].tobytes()
-        self._blocks = [blocks[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
-        self._shape = tuple(state["observation_shape"].tolist())
-        self._dtype = np.dtype(np.uint8 if state["observation_is_bytes"][0] else np.float32)
-        self._plain = {name: self._rows(state[name].shape[1:], state[name].dtype) for name in PLAIN}
-        self._moved = self._rows(state["moved"].shape[1:], np.dtype(np.bool_))
-        self._moved[: len(self._blocks)] = state["moved"]
+        for name in sorted(arrays.keys() ^ {"added", "block_sizes", "moved", *PLAIN}):
+            raise CheckpointError(f"the replay memory {'has an unknown' if name in arrays else 'lacks'} {name}")
+        rows, length = len(arrays["block_sizes"]), layout["actions"][0][0]
+        expected = {name: ((rows, *shape), dtype) for name, (shape, dtype) in layout.items() if name in PLAIN}
+        expected |= {"added": ((1,), np.dtype(np.int64)), "block_sizes": ((rows,), np.dtype(np.int64)),
+                     "moved": ((rows, length), np.dtype(np.bool_))}  # fmt: skip
+        for name, (shape, dtype) in expected.items():
+            if arrays[name].shape != shape or arrays[name].dtype != dtype:
+                found = f"{arrays[name].dtype}{list(arrays[name].shape)}"
+                raise CheckpointError(f"the replay memory's {name} is {found}, not {dtype}{list(shape)}")
+        added, sizes = int(arrays["added"][0]), arrays["block_sizes"]
+        if added < 1 or rows != min(added, self.slots) * self.environments:
+            raise CheckpointError(f"the replay memory has {rows} trajectories where {added} additions give others")
+        if (sizes < 0).any() or sizes.sum() != len(blocks):
+            raise CheckpointError("the replay memory's blocks are not as long as it says")
+        self._shape, self._dtype = layout["observations"]
+        self.added, self.steps = added, int(arrays["live"].sum())
+        self._moved, self._plain = self._rows((length,), np.dtype(np.bool_)), {}
+        self._moved[:rows] = arrays["moved"]
         for name in PLAIN:
-            self._plain[name][: len(self._blocks)] = state[name]
-        self.added = int(state["added"][0])
-        self.steps = int(state["live"].sum())
+            self._plain[name] = self._rows(arrays[name].shape[1:], arrays[name].dtype)
+            self._plain[name][:rows] = arrays[name]
+        ends = np.cumsum(sizes).tolist()
+        self._blocks = [blocks[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+        for row in range(rows):
+            try:
+                self._unpack(row)
+            except (lz4.block.LZ4BlockError, ValueError) as error:
+                raise CheckpointError(f"the replay memory's block {row} is damaged: {error}") from None
 
     def _allocate(self, trajectory: Trajectory) -> None:
         observations = trajectory.observations

@@ -53,6 +53,30 @@ class Rollout:
         self.returns = np.zeros(self.env.count)
         self.lengths = np.zeros(self.env.count, np.int64)
 
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Where the environments stand, and how they came there if they can tell."""
+        own = {name: getattr(self, name) for name in ("observations", "alive", "returns", "lengths")}
+        return own | {f"env.{name}": array for name, array in self.env.state().items()}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> list[int]:
+        """Takes up the unfinished episodes; names the environments that had to begin a new one.
+
+        An environment that does not end up at the stored observation is not what it was: it begins anew.
+        """
+        past = {name.removeprefix("env."): array for name, array in state.items() if name.startswith("env.")}
+        if not past:
+            self.restart()
+            return list(range(self.env.count))
+        self.observations = self.env.restore(past)
+        self.alive, self.returns, self.lengths = (state[name].copy() for name in ("alive", "returns", "lengths"))
+        other = np.array(
+            [not np.array_equal(*pair) for pair in zip(self.observations, state["observations"], strict=True)]
+        )
+        if other.any():
+            self.observations = self.env.restart(other)
+            self.alive[other], self.returns[other], self.lengths[other] = True, 0, 0
+        return [int(i) for i in np.flatnonzero(other)]
+
     def collect(self, act: Act) -> tuple[Trajectory, list[tuple[float, int]]]:
         """Acts for k steps. Also gives the return and length of each episode that ended meanwhile."""
         steps: list[tuple[NDArray[Any], ...]] = []

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 import platform
 import signal
 import time
@@ -17,19 +18,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acer import checkpoint
+from acer import algorithms, checkpoint
 from acer import config as configuration
 from acer.actor_learner import ActorLearner, Agent, Report
 from acer.callbacks import Callback
+from acer.checkpoint import Snapshot
 from acer.config import Config
-from acer.display import Display
-from acer.envs import EnvBatch, ObservationSpec, make_batch, spaces_of
+from acer.display import Display, warn
+from acer.envs import ActionSpec, EnvBatch, ObservationSpec, make_batch, spaces_of
 from acer.envs.registry import EnvMaker
-from acer.errors import AcerError, CheckpointError, SettingsError
+from acer.errors import AcerError, CheckpointError, EnvironmentFault, LearningFault, SettingsError
 from acer.evaluation import Evaluation, evaluate
 from acer.logs import EPISODES, EVALUATIONS, PROGRESS, Meter, Table, TensorBoard
 from acer.machine import cores, keep_memory
-from acer.networks import bfloat16_pays
+from acer.networks import Network, bfloat16_pays
 from acer.parameters import views
 
 
@@ -42,11 +44,15 @@ class Training:
         env: str | EnvMaker | None = None,
         directory: Path | None = None,
         callbacks: Sequence[Callback] = (),
+        saved: tuple[Path, dict[str, Any]] | None = None,
     ) -> None:
+        """saved: a checkpoint that is going to be loaded; it must fit before memory is taken for the networks."""
         self.directory, self.callbacks = directory, callbacks
         self.env_source: str | EnvMaker = env or config.env
         observation, action = spaces_of(self.env_source, **configuration.environment_options(config))
         self.config = config = _with_precision(config, observation)
+        if saved is not None:
+            check_fits(config, observation, action, *saved)
         init, self._learner_seeds, self._evaluation_seeds = np.random.SeedSequence(config.seed).spawn(3)
         self.agent = Agent(config, observation, action, int(init.generate_state(1)[0]))
         self._evaluation_env: EnvBatch | None = None
@@ -57,7 +63,12 @@ class Training:
         self.evaluations = 0
         self.stopping = False  # asked to, by a callback or a signal
         self.interrupted = False  # by a signal
+        self.best = -math.inf  # mean return of the best evaluation
         self._checkpointed = 0
+        self._row_at = 0  # steps at the last row of progress.csv
+        self._rows = {"progress": 0, "episodes": 0, "eval": 0}  # of each CSV file
+        self._logs: _Logs | None = None
+        self._saver: checkpoint.Saver | None = None
 
     @cached_property
     def learner(self) -> ActorLearner:
@@ -66,7 +77,10 @@ class Training:
         return ActorLearner(self.agent, env, self._learner_seeds)
 
     def _make_batch(self, count: int) -> EnvBatch:
-        return make_batch(self.env_source, count, self.config.workers, **configuration.environment_options(self.config))
+        options = configuration.environment_options(self.config)
+        batch = make_batch(self.env_source, count, self.config.workers, **options)
+        batch.limit = self.config.step_limit
+        return batch
 
     @property
     def steps(self) -> int:
@@ -85,51 +99,68 @@ class Training:
         directory: Path | None = None,
         device: str | None = None,
     ) -> Self:
-        """A run as its checkpoint left it; its environments begin new episodes.
+        """A run as its newest good checkpoint left it, unfinished episodes included.
 
         A run that ended before its first checkpoint begins again: nothing of it was learnt to last.
         """
         if checkpoint.never_saved(path):
             file = path / "config.json"
-            return cls(config_of(file, {"config": configuration.read_file(file)}, device), env, directory)
-        where = checkpoint.find(path)
-        state = checkpoint.read_state(where)
-        training = cls(config_of(where, state, device), env, directory)
+            config = config_of(file, {"config": configuration.read_file(file)}, device)
+            return cls(config, trusted(config, env, file), directory)
+        where, state = checkpoint.find(path, warn)
+        config = config_of(where, state, device)
+        training = cls(config, trusted(config, env, where), directory, saved=(where, state))
         training.load(where, state)
         return training
 
     def run(self, shown: bool = False) -> None:
         """Trains until `config.steps`, or until asked to stop; saves at the end, however it comes."""
         asked = any(type(callback).on_update is not Callback.on_update for callback in self.callbacks)
-        self.learner.on_update = self._updated if asked else None
+        learner = self.learner
+        learner.on_update = self._updated if asked else None
+        config = self.config
         began, before = time.perf_counter(), self.seconds
         with _Logs(self) as logs, _stop_on_signals(self), Display(
-            self.config.env, self.config.steps, self.steps, shown
+            config.env, config.steps, self.steps, shown
         ) as display:  # fmt: skip
-            first = last_row = self.steps
-            last_time = began
+            self._logs = logs
+            first, last_time, last_save = self.steps, began, began
             try:
-                while self.steps < self.config.steps and not self.stopping:
-                    report = self.learner.iterate()
+                while self.steps < config.steps and not self.stopping:
+                    report = learner.iterate()
                     now = time.perf_counter()
                     self.seconds = before + now - began
                     self.meter.add(report)
                     logs.episodes(self.steps, report.episodes)
                     self._rolled_out(report)
                     display.show(self.steps, self.meter.return_mean, (self.steps - first) / (now - began))
-                    if self.steps - last_row >= self.config.log_every or self.steps >= self.config.steps:
+                    if self.steps - self._row_at >= config.log_every:
                         logs.progress(self._row(now - last_time))
-                        last_row, last_time = self.steps, now
-                    if _due(self.config.eval_every, self.steps, report.steps) or self.steps >= self.config.steps:
-                        self._log_evaluation(logs, display)
-                    if _due(self.config.checkpoint_every, self.steps, report.steps):
-                        self.checkpoint()
+                        self._row_at, last_time = self.steps, now
+                    best = False
+                    if _due(config.eval_every, self.steps, report.steps):
+                        best = self._log_evaluation(logs, display)
+                    by_time = config.checkpoint_minutes and now - last_save >= 60 * config.checkpoint_minutes
+                    if best or by_time or _due(config.checkpoint_every, self.steps, report.steps):
+                        self.checkpoint(best)
+                        last_save = now
+            except EnvironmentFault as error:
+                # It has discarded its half-written trajectory: what is saved below is whole.
+                error.exit_code = 3
+                raise
             finally:
-                if last_row < self.steps:
-                    logs.progress(self._row(time.perf_counter() - last_time))
-                # An environment that fails has discarded its half-written trajectory: what is here is whole.
                 if self._checkpointed < self.steps:
                     self.checkpoint()
+                # What ends a run is not part of it: if it goes on, these rows give way to those of a run that never
+                # stopped.
+                if self._row_at < self.steps:
+                    logs.progress(self._row(time.perf_counter() - last_time, final=True), final=True)
+                saved = self._saver is None or self._saver.wait()
+            if self.steps >= config.steps:
+                self._log_evaluation(logs, display, final=True)
+            if not saved:
+                raise CheckpointError(f"the last checkpoint could not be written; the run is in {self.directory} as it "
+                                      "was before: make room and resume it")  # fmt: skip
 
     def evaluate(
         self, episodes: int, deterministic: bool = True, seeds: np.random.SeedSequence | None = None
@@ -185,51 +216,71 @@ class Training:
         """Everything that is neither tensor nor replay."""
         return {
             "config": json.loads(configuration.to_json(self.config)),
-            "spaces": self._spaces(),
+            "spaces": spaces(self.agent.observation, self.agent.action),
             "steps": self.steps,
             "seconds": self.seconds,
             "evaluations": self.evaluations,
+            "best": self.best if math.isfinite(self.best) else None,
             "skipped_updates": self.learner.skipped,
+            "rows": self._rows_now(),
+            "row_at": self._row_at,
             "meter": self.meter.state(),
             "random_streams": {name: rng.bit_generator.state for name, rng in self.learner.rngs.items()},
             "versions": {"acer": version("acer"), "torch": torch.__version__, "numpy": np.__version__,
                          "gymnasium": version("gymnasium"), "python": platform.python_version()},
         }  # fmt: skip
 
-    def checkpoint(self) -> None:
-        """Saves the whole run into its directory."""
+    def _rows_now(self) -> dict[str, int]:
+        return self._logs.rows() if self._logs else self._rows
+
+    def snapshot(self) -> Snapshot:
+        """The whole run at this moment, copied."""
+        replay, blocks = self.learner.replay.state()
+        run = {name: array.copy() for name, array in self.learner.rollout.state().items()}
+        tensors = {name: tensor.clone() for name, tensor in self.tensors().items()}
+        return Snapshot(tensors, self.state(), run, replay, blocks)
+
+    def checkpoint(self, best: bool = False) -> None:
+        """Saves the whole run into its directory while it goes on; never with parameters that are not finite."""
         if self.directory is not None:
-            root = self.directory / "checkpoints"
-            root.mkdir(parents=True, exist_ok=True)
-            replay = self.learner.replay.state()
-            checkpoint.write_numbered(
-                root, self.steps, self.tensors(), self.state(), replay, self.config.keep_checkpoints
-            )
+            if not torch.isfinite(self.agent.home.theta).all():
+                raise LearningFault(
+                    f"the parameters are not finite at step {self.steps:,}: not saved; the last checkpoint is good"
+                )
+            if self._saver is None:
+                self._saver = checkpoint.Saver(self.directory / "checkpoints", self.config.keep_checkpoints, warn)
+            self._saver.save(self.steps, self.snapshot(), best)
         self._checkpointed = self.steps
 
     def load(self, where: Path, state: dict[str, Any]) -> None:
-        """Takes over learner, counters and, where the checkpoint has it, replay."""
+        """Takes over the whole run: learner, counters, replay memory, unfinished episodes."""
         self.load_model(where, state)
+        learner = self.learner
         try:
-            self.learner.restart(int(state["steps"]))
-            self._checkpointed = self.steps
-            self.learner.skipped = int(state["skipped_updates"])
+            learner.steps = self._checkpointed = int(state["steps"])
+            learner.skipped = int(state["skipped_updates"])
             self.seconds, self.evaluations = float(state["seconds"]), int(state["evaluations"])
+            self.best = -math.inf if state["best"] is None else float(state["best"])
             self.meter.restore(state["meter"])
-            for name, rng in self.learner.rngs.items():
+            self._rows = {name: int(state["rows"][name]) for name in self._rows}
+            self._row_at = int(state["row_at"])
+            for name, rng in learner.rngs.items():
                 rng.bit_generator.state = state["random_streams"][name]
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{where / checkpoint.STATE} is damaged: {error!r}") from None
-        if (where / checkpoint.REPLAY).exists():
-            self.learner.replay.restore(checkpoint.read_replay(where))
+            arrays = checkpoint.read_arrays(where / checkpoint.REPLAY)
+            learner.replay.restore(arrays, (where / checkpoint.BLOCKS).read_bytes(), learner.layout())
+            others = learner.rollout.restore(checkpoint.read_arrays(where / checkpoint.RUN))
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, OSError) as error:
+            raise CheckpointError(f"{where} is damaged: {type(error).__name__}: {error}") from None
+        if len(others) == learner.rollout.env.count:
+            learner.restart(learner.steps)
+        if others:
+            warn(
+                f"{self.config.env}: {len(others)} of {learner.rollout.env.count} unfinished episodes cannot be played "
+                "again (not all of the environment's randomness is in its seed, or it is another one); new ones begin"
+            )
 
     def load_model(self, where: Path, state: dict[str, Any]) -> None:
         """Takes over the networks and the optimiser's statistics only."""
-        if state.get("spaces") != self._spaces():
-            raise CheckpointError(
-                f"{where} was made for another environment: its spaces are {state.get('spaces')}, "
-                f"here they are {self._spaces()}"
-            )
         tensors = self.tensors()
         for name, value in checkpoint.read_tensors(where, tensors).items():
             tensors[name].copy_(value)
@@ -238,14 +289,11 @@ class Training:
             self.agent.moments.restore({"count": tensors["moments.count"].numpy()[0], **moments})
             self.agent.use_moments()
 
-    def _spaces(self) -> dict[str, Any]:
-        return {"observation": self.agent.observation.describe(), "action": self.agent.action.describe()}
-
     # ------------------------------------------------------------------ moments of the run
 
-    def _row(self, seconds: float) -> dict[str, Any]:
+    def _row(self, seconds: float, final: bool = False) -> dict[str, Any]:
         return {
-            "steps": self.steps, "seconds": self.seconds, **self.meter.row(seconds),
+            "steps": self.steps, "seconds": self.seconds, **self.meter.row(seconds, final),
             "learning_rate": self.learner.rate(), "skipped_updates": self.learner.skipped,
         }  # fmt: skip
 
@@ -256,13 +304,21 @@ class Training:
             "length_mean": float(np.mean(result.lengths)), "policy": "mode" if result.deterministic else "sampled",
         }  # fmt: skip
 
-    def _log_evaluation(self, logs: "_Logs", display: Display) -> None:
+    def _log_evaluation(self, logs: "_Logs", display: Display, final: bool = False) -> bool:
+        """Whether it is the best so far."""
+        before = self.evaluations
         try:
             result = self.evaluate(self.config.eval_episodes)
         except KeyboardInterrupt:  # of the evaluation only: the run itself ends in order
-            return
-        logs.evaluation(self._evaluation_row(result))
+            return False
+        if final:
+            self.evaluations = before
+        logs.evaluation(self._evaluation_row(result), final)
         display.say(f"{self.steps:>12,} steps  evaluation {result.mean:,.1f} ± {result.std:,.1f}")
+        if final or result.mean <= self.best:
+            return False
+        self.best = result.mean
+        return True
 
     def _rolled_out(self, report: Report) -> None:
         for callback in self.callbacks:
@@ -281,6 +337,46 @@ def config_of(where: Path, state: dict[str, Any], device: str | None = None) -> 
         return configuration.from_dict(state["config"] | ({"device": device} if device else {}))
     except (AcerError, KeyError, TypeError) as error:
         raise CheckpointError(f"{where} has no usable configuration: {error}") from None
+
+
+def trusted(config: Config, env: str | EnvMaker | None, where: Path) -> str | EnvMaker | None:
+    """The environment to use. Code that a file names is not run because the file says so: the user has to."""
+    if env is None and ":" in config.env:
+        raise CheckpointError(
+            f"{where} was made with {config.env}, code of your own, which is not run because a file names it; "
+            f"if you trust it, name it yourself: --env {config.env}"
+        )
+    return env
+
+
+def spaces(observation: ObservationSpec, action: ActionSpec) -> dict[str, str]:
+    """What a checkpoint remembers of its environment."""
+    return {"observation": observation.describe(), "action": action.describe()}
+
+
+def check_fits(
+    config: Config, observation: ObservationSpec, action: ActionSpec, where: Path, state: dict[str, Any]
+) -> None:
+    """Refuses a checkpoint of another environment, or one whose tensors are not those of the configured network; the
+    network is not made for that."""
+    here = spaces(observation, action)
+    if state.get("spaces") != here:
+        raise CheckpointError(
+            f"{where} was made for another environment: its spaces are {state.get('spaces')}, here they are {here}"
+        )
+    with torch.device("meta"):
+        architecture = algorithms.architecture(config, observation, action)
+        network = Network(architecture)
+    shapes = {name: tuple(p.shape) for name, p in network.named_parameters()}
+    average = {name.removeprefix("policy."): shape for name, shape in shapes.items() if name.startswith("policy.")}
+    expected = {
+        f"{kind}.{name}": (shape, "torch.float32") for kind in ("theta", "square") for name, shape in shapes.items()
+    }
+    expected |= {f"average.{name}": (shape, "torch.float32") for name, shape in average.items()}
+    if config.normalize_observations:
+        expected |= {f"moments.{name}": (observation.shape, "torch.float64") for name in ("mean", "variance")}
+        expected["moments.count"] = ((1,), "torch.float64")
+    checkpoint.check_model(where, expected)
 
 
 def _with_precision(config: Config, observation: ObservationSpec) -> Config:
@@ -308,35 +404,50 @@ def _due(every: int, steps: int, new: int) -> bool:
 
 
 class _Logs:
-    """The run's files, if it has a directory."""
+    """The run's files, if it has a directory. A disk that is full costs rows, not the run."""
 
     def __init__(self, training: Training) -> None:
-        self._directory, self._from = training.directory, training.steps
+        self._training = training
+        self._tables: dict[str, Table] = {}
 
     def __enter__(self) -> Self:
-        if self._directory is not None:
-            self._progress = Table(self._directory / "progress.csv", PROGRESS, self._from)
-            self._evaluations = Table(self._directory / "eval.csv", EVALUATIONS, self._from)
-            self._episodes = Table(self._directory / "episodes.csv", EPISODES, self._from)
-            self._board = TensorBoard(self._directory / "tensorboard", self._from)
+        directory, rows = self._training.directory, self._training._rows
+        if directory is not None:
+            columns = {"progress": PROGRESS, "episodes": EPISODES, "eval": EVALUATIONS}
+            self._tables = {name: Table(directory / f"{name}.csv", of, rows[name]) for name, of in columns.items()}
+            self._board = TensorBoard(directory / "tensorboard", self._training.steps)
         return self
 
-    def progress(self, row: dict[str, Any]) -> None:
-        if self._directory is not None:
-            self._progress.add(row)
-            self._board.add("train", row)
+    def rows(self) -> dict[str, int]:
+        """Rows of each file that belong to the run whether it goes on or not."""
+        return {name: table.rows for name, table in self._tables.items()} or self._training._rows
+
+    def progress(self, row: dict[str, Any], final: bool = False) -> None:
+        self._add("progress", "train", [row], final)
 
     def episodes(self, steps: int, finished: list[tuple[float, int]]) -> None:
-        if self._directory is not None and finished:
-            self._episodes.add(*({"steps": steps, "return": r, "length": n} for r, n in finished))
+        if finished:
+            self._add("episodes", "", [{"steps": steps, "return": r, "length": n} for r, n in finished])
 
-    def evaluation(self, row: dict[str, Any]) -> None:
-        if self._directory is not None:
-            self._evaluations.add(row)
-            self._board.add("eval", row)
+    def evaluation(self, row: dict[str, Any], final: bool = False) -> None:
+        self._add("eval", "eval", [row], final)
+
+    def _add(self, name: str, group: str, rows: list[dict[str, Any]], final: bool = False) -> None:
+        if not self._tables:
+            return
+        table = self._tables[name]
+        try:
+            table.add(*rows)
+            table.rows -= len(rows) * final
+            if group:
+                self._board.add(group, rows[0])
+        except OSError as error:
+            warn(f"cannot write {table.path}: {error.strerror}; the run goes on")
 
     def __exit__(self, *_: object) -> None:
-        if self._directory is not None:
+        self._training._rows = self.rows()
+        self._training._logs = None
+        if self._tables:
             self._board.close()
 
 

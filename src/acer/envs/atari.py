@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acer.envs.batch import EnvBatch
+from acer.envs.batch import EnvBatch, pack_episodes, unpack_episodes
+from acer.envs.episodes import seed_of
 from acer.errors import EnvironmentFault
 from acer.scores import GAMES
 
@@ -39,13 +40,62 @@ class AtariBatch(EnvBatch):
     ) -> None:
         self.life_loss = life_loss
         self._lives = np.zeros(count, np.int32)
+        self._roots, self._episodes = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self._actions: list[list[int]] = [[] for _ in range(count)]
         super().__init__(emulators(game, count, sticky_actions, full_action_set, num_threads=threads), game)
 
+    def state(self) -> dict[str, NDArray[Any]]:
+        actions = [np.array(taken, np.int64) for taken in self._actions]
+        return pack_episodes(self._roots, self._episodes, actions) | {"dead": self._dead.copy()}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> NDArray[Any]:
+        """Plays the unfinished episodes again, so that all arrive at once: a shorter one begins later."""
+        episodes = unpack_episodes(state)
+        if len(episodes) != self.count or not self.action.takes(state["actions"]):
+            raise ValueError("actions that the game does not take")
+        self._roots, self._episodes = state["roots"].copy(), state["episodes"].copy()
+        self._actions = [actions.tolist() for _, _, actions in episodes]
+        longest = max(len(actions) for actions in self._actions)
+        waiting = longest - state["lengths"]
+        raw, info = self._begin(np.ones(self.count, np.bool_))
+        for t in range(longest + 1):
+            if t and (waiting == t).any():
+                raw, info = self._begin(waiting == t)
+            if t < longest:
+                actions = [of[t - wait] if t >= wait else 0 for of, wait in zip(self._actions, waiting, strict=True)]
+                raw, _, _, _, info = self.env.step(np.array(actions, np.int64))
+        self._lives, self._dead = info["lives"].copy(), state["dead"].copy()
+        return self._encode(raw)
+
     def _reset(self, seeds: list[int] | None, options: dict[str, Any] | None = None) -> Any:
-        # An integer would give environment i the seed plus i, so that neighbouring runs share streams.
-        raw, info = self.env.reset(seed=None if seeds is None else np.array(seeds), options=options)  # type: ignore[arg-type]
+        new = np.ones(self.count, np.bool_) if options is None else options["reset_mask"]
+        if seeds is None:
+            self._episodes[new] += 1
+        else:
+            self._roots[new], self._episodes[new] = seeds, 0
+        for i in np.flatnonzero(new):
+            self._actions[i] = []
+        raw, info = self._begin(new)
         self._lives = info["lives"].copy()
         return raw
+
+    def _step(self, actions: NDArray[Any]) -> Any:
+        """Where a new episode begins, the emulator has begun one of its own: it is begun again, with its own seed."""
+        result = self.env.step(actions)
+        for i in np.flatnonzero(~self._dead):
+            self._actions[i].append(int(actions[i]))
+        if not self._dead.any():
+            return result
+        raw = self._reset(None, {"reset_mask": self._dead.copy()})
+        return raw, *result[1:4], {"lives": self._lives}
+
+    def _begin(self, which: NDArray[np.bool_]) -> Any:
+        """Begins the present episode of some environments; gives the observations of all."""
+        return self.env.reset(seed=self._seeds(which), options=None if which.all() else {"reset_mask": which})  # type: ignore[arg-type]
+
+    def _seeds(self, which: NDArray[np.bool_]) -> NDArray[np.int64]:
+        # One for each: an integer would give environment i the seed plus i, so that neighbouring runs share streams.
+        return np.array([seed_of(int(self._roots[i]), int(self._episodes[i])) for i in np.flatnonzero(which)], np.int64)
 
     def _ends_return(self, terminated: NDArray[np.bool_], info: dict[str, Any]) -> NDArray[np.bool_]:
         lost = (info["lives"] < self._lives) & ~self._dead

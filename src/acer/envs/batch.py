@@ -4,9 +4,13 @@ Episodes end by Gymnasium's NEXT_STEP rule: the observation at an episode's end 
 after it is dead: its action is ignored, it pays 0 and returns the next episode's first observation.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import gymnasium as gym
@@ -14,6 +18,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
+from acer.envs.episodes import Replayable
 from acer.envs.spaces import ActionSpec, ObservationSpec
 from acer.errors import EnvironmentFault
 
@@ -38,12 +43,15 @@ class EnvBatch:
         self.count = env.num_envs
         self.observation = ObservationSpec(env.single_observation_space)
         self.action = ActionSpec(env.single_action_space)
+        self.limit = 0.0  # seconds that a step or reset may take; 0 for any
         self._steps = 0
+        self._broken = False  # an environment has failed: none of them can be trusted any more
         self._dead = np.zeros(self.count, np.bool_)
 
     @classmethod
     def of(cls, makers: list[Callable[[], gym.Env[Any, Any]]], name: str, workers: bool) -> "EnvBatch":
         """In-process, or one worker process each: worth it when one step takes longer than a message (about 50 µs)."""
+        makers = [partial(_replayable, maker, index) for index, maker in enumerate(makers)]
         if workers:
             env: gym.vector.VectorEnv[Any, Any, Any] = AsyncVectorEnv(
                 makers, context="forkserver", autoreset_mode=AutoresetMode.NEXT_STEP
@@ -62,13 +70,14 @@ class EnvBatch:
 
     def restart(self, which: NDArray[np.bool_]) -> NDArray[Any]:
         """Begins a new episode in some environments; returns the observations of all."""
+        self._dead[which] = False
         return self._encode(self._reset(None, {"reset_mask": which.copy()}))
 
     def step(self, actions: NDArray[Any]) -> Step:
         """actions: [B] indices, or [B, d] unclipped samples in the unit range."""
         self._steps += 1
         with self._named("step"):
-            raw, rewards, terminated, truncated, info = self.env.step(self.action.decode(actions))
+            raw, rewards, terminated, truncated, info = self._step(self.action.decode(actions))
             rewards = np.where(self._dead, 0, rewards).astype(np.float32)
             observations = self._encode(raw)
         self._check(observations, rewards)
@@ -76,11 +85,43 @@ class EnvBatch:
         self._dead = terminated | truncated
         return Step(observations, rewards, ends_return, self._dead)
 
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays from which `restore` can go on with every unfinished episode; none if that is impossible."""
+        if self._broken or not isinstance(self.env, SyncVectorEnv | AsyncVectorEnv):
+            return {}
+        records = self.env.call("record")
+        if any(actions is None for _, _, actions in records):
+            return {}
+        roots, episodes, actions = zip(*records, strict=True)
+        return pack_episodes(roots, episodes, actions) | {"dead": self._dead.copy()}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> NDArray[Any]:
+        """Takes up the episodes that `state` gave; returns where they stand."""
+        assert isinstance(self.env, SyncVectorEnv | AsyncVectorEnv)
+        with self._named("replay of episodes at step"):
+            episodes = unpack_episodes(state)
+            if len(episodes) != self.count or not self.action.takes(state["actions"]):
+                raise ValueError("actions that the environment does not take")
+            self.env.set_attr("past", episodes)
+            observations = [self.observation.encode_one(raw) for raw in self.env.call("replay")]
+        self._dead = state["dead"].copy()
+        return np.concatenate(observations)
+
     def close(self) -> None:
-        self.env.close()
+        if not self._broken:
+            self.env.close()
+            return
+        with suppress(Exception):
+            self.env.close(**({"terminate": True} if isinstance(self.env, AsyncVectorEnv) else {}))
+        self.env.closed = True
+        for process in getattr(self.env, "processes", ()):
+            process.kill()
 
     def _reset(self, seeds: list[int] | None, options: dict[str, Any] | None = None) -> Any:
         return self.env.reset(seed=seeds, options=options)[0]  # type: ignore[arg-type]
+
+    def _step(self, actions: NDArray[Any]) -> Any:
+        return self.env.step(actions)
 
     def _ends_return(self, terminated: NDArray[np.bool_], info: dict[str, Any]) -> NDArray[np.bool_]:
         return terminated.copy()
@@ -89,10 +130,13 @@ class EnvBatch:
     def _named(self, what: str) -> Iterator[None]:
         """Whatever the user's environment raises, said in one line; the cause stays attached."""
         try:
-            yield
+            with _alarm(self.limit):
+                yield
         except EnvironmentFault as error:
+            self._broken = True
             raise EnvironmentFault(f"{self.name}: {what} {self._steps}: {error}") from error
         except Exception as error:
+            self._broken = True
             reason = " ".join(str(error).split()) or "no message"
             message = f"{self.name}: {what} {self._steps} raised {type(error).__name__}: {reason}"
             raise EnvironmentFault(message) from error
@@ -109,3 +153,53 @@ class EnvBatch:
                     f"{self.name}: environment {index} gave a {what} with NaN or infinity at step {self._steps}; "
                     "mend the environment"
                 )
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Ends what takes longer. In the main thread only, and only where nobody else has set the alarm."""
+    usable = (
+        seconds > 0
+        and hasattr(signal, "setitimer")
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGALRM) in (signal.SIG_DFL, _hung)
+    )
+    if not usable:
+        yield
+        return
+    signal.signal(signal.SIGALRM, _hung)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _hung(number: int, frame: FrameType | None) -> None:
+    raise TimeoutError("no answer within --step-limit")
+
+
+def pack_episodes(roots: Any, episodes: Any, actions: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Unfinished episodes, one for each environment, as plain arrays."""
+    lengths = np.array([len(of) for of in actions], np.int64)
+    taken = [of for of in actions if len(of)]
+    return {
+        "roots": np.array(roots, np.int64),
+        "episodes": np.array(episodes, np.int64),
+        "lengths": lengths,
+        "actions": np.concatenate(taken) if taken else np.zeros(0, np.int64),
+    }
+
+
+def unpack_episodes(state: dict[str, NDArray[Any]]) -> list[tuple[int, int, NDArray[Any]]]:
+    """Root, number and actions of each environment's unfinished episode."""
+    lengths = state["lengths"]
+    if (lengths < 0).any() or lengths.sum() != len(state["actions"]):
+        raise ValueError("episodes are not as long as they say")
+    parts = np.split(state["actions"], np.cumsum(lengths)[:-1])
+    roots, episodes = state["roots"].tolist(), state["episodes"].tolist()
+    return list(zip(roots, episodes, parts, strict=True))
+
+
+def _replayable(maker: Callable[[], gym.Env[Any, Any]], index: int) -> gym.Env[Any, Any]:
+    return Replayable(maker(), index)

@@ -18,6 +18,8 @@ from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
+from acer.envs.batch import EnvBatch
+from acer.envs.episodes import seed_of
 from acer.errors import EnvironmentFault
 
 if TYPE_CHECKING:
@@ -301,7 +303,7 @@ def _suite(name: str) -> str:
 
 
 class ControlVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
-    """`num_envs` copies of a task that step together; each has a random stream of its own for its episodes."""
+    """`num_envs` copies of a task that step together; every episode of each has a seed of its own."""
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
 
@@ -320,7 +322,8 @@ class ControlVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self.targets = np.zeros((num_envs, self.task.target))
         self.steps = np.zeros(num_envs, np.int64)  # of each unfinished episode
         self.over = np.zeros(num_envs, np.bool_)  # the next step begins a new episode
-        self.rngs = [np.random.default_rng() for _ in range(num_envs)]
+        self.roots = np.random.SeedSequence().generate_state(num_envs).astype(np.int64)
+        self.episodes = np.full(num_envs, -1)
 
     def reset(
         self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
@@ -328,7 +331,7 @@ class ControlVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         if isinstance(seed, int):
             seed = [int(s) for s in np.random.SeedSequence(seed).generate_state(self.num_envs)]
         if seed is not None:
-            self.rngs = [np.random.default_rng(s) for s in seed]
+            self.roots, self.episodes = np.array(seed, np.int64), np.full(self.num_envs, -1)
         which = (options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_))
         self._begin(np.flatnonzero(which))
         return self._observations(), {}
@@ -349,7 +352,7 @@ class ControlVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self.over = terminated | truncated
         return self._observations(), rewards, terminated, truncated, {}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """Everything that decides what comes next."""
         return {
             "physics": self.physics.state.copy(),
@@ -357,23 +360,25 @@ class ControlVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             "targets": self.targets.copy(),
             "steps": self.steps.copy(),
             "over": self.over.copy(),
-            "random_streams": [rng.bit_generator.state for rng in self.rngs],
+            "roots": self.roots.copy(),
+            "episodes": self.episodes.copy(),
         }
 
-    def restore(self, state: dict[str, Any]) -> NDArray[np.float32]:
+    def restore(self, state: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
         """Takes over what `state` gave; returns the observations there."""
         self.physics.restore(state["physics"], state["sensors"])
         self.targets[:] = state["targets"]
         self.steps, self.over = state["steps"].copy(), state["over"].copy()
-        for rng, stream in zip(self.rngs, state["random_streams"], strict=True):
-            rng.bit_generator.state = stream
+        self.roots, self.episodes = state["roots"].copy(), state["episodes"].copy()
         return self._observations()
 
     def close_extras(self, **_: Any) -> None:
         self.physics.close()
 
     def _begin(self, which: NDArray[np.int64]) -> None:
-        starts = [self.task.start(self.rngs[i], self.physics.model) for i in which]
+        self.episodes[which] += 1
+        seeds = [seed_of(int(self.roots[i]), int(self.episodes[i])) for i in which]
+        starts = [self.task.start(np.random.default_rng(seed), self.physics.model) for seed in seeds]
         qpos, qvel = (np.stack([getattr(start, name) for start in starts]) for name in ("qpos", "qvel"))
         self.physics.place(which, qpos, qvel, self.task.settle)
         self.targets[which] = [start.target for start in starts]
@@ -381,6 +386,19 @@ class ControlVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
     def _observations(self) -> NDArray[np.float32]:
         return self.task.observe(self.physics, self.targets).astype(np.float32)
+
+
+class ControlBatch(EnvBatch):
+    """A task's copies for the learner, with their whole state."""
+
+    env: ControlVectorEnv
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return self.env.state() | {"dead": self._dead.copy()}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> NDArray[Any]:
+        self._dead = state["dead"].copy()
+        return self._encode(self.env.restore(state))
 
 
 class ControlEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):

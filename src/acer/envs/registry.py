@@ -13,7 +13,7 @@ from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFo
 
 from acer.envs.atari import AtariBatch
 from acer.envs.batch import EnvBatch
-from acer.envs.control import TASKS, ControlEnv, ControlVectorEnv
+from acer.envs.control import TASKS, ControlBatch, ControlEnv, ControlVectorEnv
 from acer.envs.spaces import ActionSpec, ObservationSpec
 from acer.errors import EnvironmentFault
 from acer.machine import cores
@@ -89,7 +89,7 @@ def make_batch(env: str | EnvMaker, count: int, workers: bool = False, **options
     if isinstance(env, str) and env in GAMES:
         return AtariBatch(env, count, **options)
     if isinstance(env, str) and env in TASKS:
-        return EnvBatch(ControlVectorEnv(env, count, cores()), env)
+        return ControlBatch(ControlVectorEnv(env, count, cores()), env)
     name = env if isinstance(env, str) else getattr(env, "__name__", "environment")
     if workers:
         make_one(env).close()

@@ -119,6 +119,14 @@ class ActionSpec:
             return f"box from {self.space.low.reshape(-1).tolist()} to {self.space.high.reshape(-1).tolist()}"
         return f"{self.size} choices"
 
+    def takes(self, actions: NDArray[Any]) -> bool:
+        """Whether decoded actions [N, …] are all of this space."""
+        if isinstance(self.space, spaces.Discrete):
+            inside = (actions >= self.space.start) & (actions < self.space.start + self.space.n)
+            return actions.ndim == 1 and np.issubdtype(actions.dtype, np.integer) and bool(inside.all())
+        shape = self.space.shape or ()
+        return len(actions) == 0 or (actions.shape[1:] == shape and bool(np.isfinite(actions).all()))
+
     def decode(self, actions: NDArray[Any]) -> NDArray[Any]:
         """[B] indices or [B, d] samples to what the environment takes; samples are clipped to its bounds here."""
         space = self.space
