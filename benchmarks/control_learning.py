@@ -1,0 +1,148 @@
+"""Trains the `control` preset on the six tasks, three seeds each, and measures each result: results/control/.
+
+    python benchmarks/control_learning.py              all runs, as many at once as there are cores
+    python benchmarks/control_learning.py walker fish  only these tasks
+    python benchmarks/control_learning.py --collect    writes results/control/ from the runs as they stand
+
+Each run is `acer train TASK --seed S --steps N --threads 1`; runs live in runs/control/ and go on where they stopped.
+What counts is measured in 30 episodes with the mode action, on seeds that were not trained on; the median seed has to
+reach the mark.
+"""
+
+import csv
+import statistics
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+from acer import ACER
+from acer.envs.control import EPISODE, ControlVectorEnv, Fish, Humanoid, rotation
+from acer.machine import cores
+from acer.plots import column_pairs
+
+SEEDS = 3
+# Steps, what is measured, least and aim.
+TASKS = {
+    "cartpole-swingup": (3_000_000, "rewarded steps of 500", 100.0, 250.0),
+    "reacher3": (2_000_000, "share of steps on target after step 100", 0.3, 0.6),
+    "cheetah": (2_000_000, "m/s after step 100", 2.0, 4.0),
+    "fish": (2_000_000, "final distance in m", 0.2, 0.1),
+    "walker": (3_000_000, "m/s, if 80 % of episodes are full", 0.5, 1.5),
+    "humanoid": (3_000_000, "head's height in m over the last 100 steps", 0.7, 1.2),
+}
+RUNS, RESULTS = Path("runs/control"), Path("results/control")
+ACER_COMMAND = [sys.executable, "-m", "acer"]
+
+
+def run(task: str, seed: int) -> None:
+    out, steps = RUNS / f"{task}-{seed}", TASKS[task][0]
+    if (out / "config.json").exists():
+        command = [*ACER_COMMAND, "resume", str(out), "--quiet"]
+    else:
+        flags = ["--seed", str(seed), "--steps", str(steps), "--threads", "1", "--log-every", "20000"]
+        command = [*ACER_COMMAND, "train", task, *flags, "--out", str(out), "--quiet"]
+    subprocess.run(command, check=True)
+
+
+def measure(task: str, directory: Path, episodes: int = 30) -> tuple[float, float]:
+    """The task's own measure and the mean return, over episodes that begin together; the mode action."""
+    model = ACER.load(directory)
+    env = ControlVectorEnv(task, episodes)
+    x, _ = env.reset(seed=[1_000_000 + i for i in range(episodes)])
+    going, lengths, returns = np.ones(episodes, bool), np.zeros(episodes), np.zeros(episodes)
+    seen = []
+    for _ in range(EPISODE):
+        action, _ = model.predict(x, deterministic=True)
+        before = env.physics.qpos.copy()
+        x, reward, terminated, truncated, _ = env.step(action)
+        returns += reward * going
+        lengths += going
+        seen.append(np.where(going, quantity(task, env, reward, before), np.nan))
+        going &= ~(terminated | truncated)
+        if not going.any():
+            break
+    env.close()
+    model.close()
+    values = np.stack(seen)
+    if task == "cartpole-swingup":
+        found = values.sum(0).mean()
+    elif task in ("reacher3", "cheetah"):
+        found = values[100:].mean()
+    elif task == "fish":
+        found = values[-1].mean()
+    elif task == "humanoid":
+        found = values[-100:].mean()
+    else:
+        found = np.nanmean(values) if (lengths == EPISODE).mean() >= 0.8 else 0.0
+    return float(found), float(returns.mean())
+
+
+def quantity(task: str, env: ControlVectorEnv, reward: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """What is measured at each step."""
+    p = env.physics
+    if task in ("cheetah", "walker"):
+        forward = {"cheetah": 0, "walker": 1}[task]
+        return (p.qpos[:, forward] - before[:, forward]) / (p.substeps * p.model.opt.timestep)
+    if isinstance(env.task, Fish):
+        return np.linalg.norm(env.task.to_target(p, env.targets, rotation(p.qpos[:, 3:7])), axis=1)
+    if isinstance(env.task, Humanoid):
+        return env.task.head_height(p, rotation(p.qpos[:, 3:7]))
+    return reward
+
+
+def collect() -> None:
+    """Writes table, curves and film strips of the runs that have a checkpoint."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    rows = []
+    figure, panels = plt.subplots(2, 3, figsize=(12, 6.4), layout="constrained")
+    for (task, (_, what, least, aim)), panel in zip(TASKS.items(), panels.flat, strict=True):
+        found = {}
+        for seed in range(SEEDS):
+            out = RUNS / f"{task}-{seed}"
+            if not (out / "checkpoints" / "LATEST").exists():
+                continue
+            progress = column_pairs(out / "progress.csv", "steps")
+            panel.plot(*zip(*progress, strict=True), linewidth=1.2, label=f"seed {seed}")
+            (RESULTS / f"{task}-{seed}.csv").write_bytes((out / "progress.csv").read_bytes())
+            found[seed], mean = measure(task, out)
+            seconds = column_pairs(out / "progress.csv", "seconds")[-1][0]
+            rows.append([task, seed, int(progress[-1][0]), round(seconds), round(mean, 1), what, round(found[seed], 3)])
+        panel.set_title(task, fontsize=10)
+        panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
+        if found:
+            middle = statistics.median(found.values())
+            better = -1 if task == "fish" else 1
+            reached = [name for name, mark in (("least", least), ("aim", aim)) if better * middle >= better * mark]
+            print(
+                f"{task:<18} {what}: {', '.join(f'{v:.3f}' for v in found.values())}  marks {least} / {aim}  {reached}"
+            )
+            seed = min(found, key=lambda s: abs(found[s] - middle))
+            strip = RESULTS / f"{task}.png"
+            subprocess.run([*ACER_COMMAND, "record", str(RUNS / f"{task}-{seed}"), "--output", str(strip)], check=False)
+    figure.supxlabel("environment steps", fontsize=9)
+    figure.supylabel("return while training (last 100 episodes)", fontsize=9)
+    figure.savefig(RESULTS / "learning.png", dpi=130)
+    with (RESULTS / "learning.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["task", "seed", "steps", "seconds", "eval_mean", "measure", "measured"])
+        writer.writerows(rows)
+
+
+def main() -> None:
+    names = [name for name in sys.argv[1:] if not name.startswith("-")] or list(TASKS)
+    if "--collect" not in sys.argv:
+        with ThreadPoolExecutor(cores()) as pool:
+            list(pool.map(lambda job: run(*job), [(task, seed) for seed in range(SEEDS) for task in names]))
+    collect()
+
+
+if __name__ == "__main__":
+    main()
