@@ -1,0 +1,70 @@
+"""What the torso sees of Pong after 50,000 steps, with and without its mean image: results/atari/features.csv.
+
+    python benchmarks/atari_features.py
+
+Two runs of the `atari` preset (learning rate 1e-4) that differ in --normalize-observations alone; then 48 trajectories
+from each one's replay memory go through its network. Ten minutes on two cores.
+"""
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from acer.training import Training
+from acer.update import Seen
+
+RUNS, FILE = Path("runs/features"), Path("results/atari/features.csv")
+COLUMNS = ["observations", "steps", "never_on", "always_on", "deviation_over_mean", "correlation", "explained_variance"]
+
+
+@torch.no_grad()
+def look(directory: Path) -> list[float]:
+    training = Training.resume(directory)
+    learner, agent = training.learner, training.agent
+    batch = learner._batch(learner.replay.sample(np.random.default_rng(1), 48))
+    f = agent.distribution
+    x = agent.network.encoder(batch.observations)
+    output, features = agent.network(x)
+    phi, q = f.statistics(output), agent.network.action_values(features)
+    log_pi = f.log_prob(phi[:-1], batch.actions)
+    log_rho = log_pi - f.log_prob(batch.mu, batch.actions)
+    taken = q[:-1].gather(-1, batch.actions.unsqueeze(-1)).squeeze(-1)
+    assert agent.method.returns is not None
+    seen = Seen(x, features, phi, log_pi, log_rho, torch.empty(0))
+    target, _ = agent.method.returns(batch, (phi.exp() * q).sum(-1), taken, seen)
+    taken, target = taken[batch.live], target[batch.live]
+    units = features.reshape(-1, features.shape[-1])
+    training.close()
+    return [
+        training.steps,
+        float((units.max(0).values <= 0).float().mean()),
+        float((units.min(0).values > 0).float().mean()),
+        float(units.std(0).mean() / units.mean()),
+        float(np.corrcoef(taken, target)[0, 1]),
+        1 - float((target - taken).square().mean() / target.var()),
+    ]
+
+
+def main() -> None:
+    rows = []
+    for name, flag in (("bytes / 255", "--no-normalize-observations"), ("centred", "--normalize-observations")):
+        out = RUNS / flag.strip("-")
+        if not out.exists():
+            flags = ["--learning-rate", "1e-4", flag, "--eval-episodes", "1", "--eval-limit", "10", "--quiet"]
+            command = [sys.executable, "-m", "acer", "train", "pong", "--steps", "50000", "--out", str(out), *flags]
+            subprocess.run(command, check=True)
+        rows.append([name, *(round(value, 3) for value in look(out))])
+        print(*rows[-1], sep="\t", flush=True)
+    FILE.parent.mkdir(parents=True, exist_ok=True)
+    with FILE.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
