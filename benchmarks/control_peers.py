@@ -1,0 +1,92 @@
+"""What five minutes buy: return on cheetah and walker, ACER beside Stable-Baselines3: results/control/peers.csv.
+
+    python benchmarks/control_peers.py [SECONDS]
+
+Every agent has the whole machine for 300 seconds of wall-clock, one after the other, three seeds each, on the same
+environments; ACER with its preset, the others with Stable-Baselines3's defaults (PPO and A2C with 16 environments, SAC
+with one). Then 30 episodes with the mode action on seeds that were not trained on. Two hours; what is in the file is
+not measured again.
+"""
+
+import csv
+import sys
+import time
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+
+from acer import ACER, Callback
+from acer.envs.control import EPISODE, TASKS, ControlVectorEnv
+
+FILE = Path("results/control/peers.csv")
+COLUMNS = ["task", "agent", "seed", "seconds", "steps", "eval_mean", "eval_std"]
+
+
+class Clock(Callback):
+    def __init__(self, seconds: float) -> None:
+        self.end = time.perf_counter() + seconds
+
+    def on_rollout(self, training: object, report: object) -> bool:
+        return time.perf_counter() < self.end
+
+
+def acer(task: str, seed: int, seconds: float) -> tuple[object, int]:
+    model = ACER(task, seed=seed, steps=1_000_000_000)
+    model.learn(callbacks=[Clock(seconds)])
+    return model, model.steps
+
+
+def peer(name: str, task: str, seed: int, seconds: float) -> tuple[object, int]:
+    import stable_baselines3
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    class Stop(BaseCallback):
+        def _on_step(self) -> bool:
+            return time.perf_counter() < end
+
+    count = 1 if name == "SAC" else 16
+    env = DummyVecEnv([lambda: gymnasium.make(f"acer/{TASKS[task].__name__}-v0")] * count)
+    model = getattr(stable_baselines3, name)("MlpPolicy", env, device="cpu", seed=seed)
+    end = time.perf_counter() + seconds
+    model.learn(10**9, callback=Stop())
+    return model, model.num_timesteps
+
+
+def play(model: object, task: str, episodes: int = 30) -> np.ndarray:
+    """Returns of episodes that begin together."""
+    env = ControlVectorEnv(task, episodes)
+    x, _ = env.reset(seed=[1_000_000 + i for i in range(episodes)])
+    going, returns = np.ones(episodes, bool), np.zeros(episodes)
+    for _ in range(EPISODE):
+        action, _ = model.predict(x, deterministic=True)  # type: ignore[attr-defined]
+        x, reward, terminated, truncated, _ = env.step(action)
+        returns += reward * going
+        going &= ~(terminated | truncated)
+    env.close()
+    return returns
+
+
+def main() -> None:
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 300.0
+    FILE.parent.mkdir(parents=True, exist_ok=True)
+    if not FILE.exists():
+        FILE.write_text(",".join(COLUMNS) + "\n")
+    with FILE.open(newline="") as file:
+        done = {(row["task"], row["agent"], row["seed"]) for row in csv.DictReader(file)}
+    for seed in range(3):
+        for task in ("cheetah", "walker"):
+            for agent in ("ACER", "SAC", "PPO", "A2C"):
+                if (task, agent, str(seed)) in done:
+                    continue
+                model, steps = acer(task, seed, seconds) if agent == "ACER" else peer(agent, task, seed, seconds)
+                returns = play(model, task)
+                row = [task, agent, seed, round(seconds), steps, round(returns.mean(), 1), round(returns.std(), 1)]
+                with FILE.open("a", newline="") as file:
+                    csv.writer(file, lineterminator="\n").writerow(row)
+                print(*row, sep="\t", flush=True)
+
+
+if __name__ == "__main__":
+    main()
