@@ -154,6 +154,23 @@ def test_lost_life_ends_the_return_and_not_the_game():
     plain.close()
 
 
+def test_a_life_lost_while_another_game_begins_counts():
+    together = AtariBatch("breakout", 3, life_loss=True)
+    alone = [AtariBatch("breakout", 1, life_loss=True) for _ in range(3)]
+    together.reset([1, 2, 3])
+    for seed, batch in enumerate(alone, 1):
+        batch.reset([seed])
+    rng = np.random.default_rng(0)
+    for _ in range(700):
+        actions = rng.integers(4, size=3)
+        step = together.step(actions)
+        for i, batch in enumerate(alone):
+            one = batch.step(actions[i : i + 1])
+            assert (one.ends_return[0], one.ends_episode[0]) == (step.ends_return[i], step.ends_episode[i])
+    for batch in (together, *alone):
+        batch.close()
+
+
 def test_the_frame_cap_truncates_and_counts_emulator_frames(monkeypatch):
     monkeypatch.setattr(module, "FRAME_CAP", 400)
     batch = AtariBatch("pong", 1)

@@ -1,6 +1,7 @@
 """A run is never lost: exact resume, kills anywhere, damage, full disks, faults of environments and of numbers."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -161,6 +162,59 @@ def test_an_environment_that_cannot_be_played_again_begins_new_episodes_and_says
     assert "new ones begin" in " ".join(capsys.readouterr().err.split())
     assert training.learner.rollout.alive.all() and not training.learner.rollout.lengths.any()
     training.close()
+
+
+class HalfMoody(gym.Env):
+    """Random beyond its seed, if that is odd."""
+
+    observation_space = gym.spaces.Box(-10, 10, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.source = Moody.noise if seed % 2 else self.np_random
+        return self.source.uniform(-1, 1, 2).astype(np.float32), {}
+
+    def step(self, action):
+        return self.source.uniform(-1, 1, 2).astype(np.float32), 1.0, False, False, {}
+
+
+def test_episodes_that_can_be_played_again_are_where_they_were():
+    from acer.rollout import Rollout
+
+    def make(seeds):
+        return Rollout(EnvBatch.of([HalfMoody] * 4, "half", workers=False), 7, 0.99, seeds)
+
+    rollout = make([2, 3, 4, 5])
+    rollout.collect(lambda x: (np.zeros(4, np.int64), np.zeros((4, 2), np.float32)))
+    saved = {name: array.copy() for name, array in rollout.state().items()}
+    other = make([8, 8, 8, 8])
+    assert other.restore(saved) == [1, 3]
+    assert np.array_equal(other.observations[[0, 2]], saved["observations"][[0, 2]])
+    assert other.lengths.tolist() == [7, 0, 7, 0]
+
+
+def test_another_directory_gets_its_own_checkpoints(tmp_path):
+    model = ACER("CartPole-v1", **SMALL).learn(200, out=tmp_path / "a")
+    model.learn(200, out=tmp_path / "b")
+    assert int(checkpoint.find(tmp_path / "a", pytest.fail)[0].name) < 400
+    assert int(checkpoint.find(tmp_path / "b", pytest.fail)[0].name) >= 400
+
+
+def test_ctrl_c_reaches_workers_too_and_the_run_is_saved(tmp_path):
+    """A terminal sends it to the whole group of processes."""
+    flags = ["--environments", "4", "--hidden", "8", "--workers", "--quiet", "--steps", "1000000"]
+    command = [sys.executable, "-m", "acer", "train", "CartPole-v1", *flags, "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while (
+        not (tmp_path / "run" / "progress.csv").exists() or len((tmp_path / "run" / "progress.csv").read_text()) < 400
+    ):
+        assert process.poll() is None
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and "acer resume" in " ".join(said.split())
+    checkpoint.find(tmp_path / "run", pytest.fail)
 
 
 # ------------------------------------------------------------------ killed anywhere

@@ -81,10 +81,12 @@ def write(directory: Path, snapshot: Snapshot) -> None:
         state = {"format": FORMAT, **snapshot.state, "files": files}
         _put(partial / STATE, [(json.dumps(state | {"sha256": _digest(state)}, indent=1) + "\n").encode()])
         _flush(partial)
+        aside = directory.with_name(f".{directory.name}.replaced.partial")
         if directory.exists():
-            shutil.rmtree(directory)
+            directory.rename(aside)
         partial.rename(directory)
         _flush(directory.parent)
+        shutil.rmtree(aside, ignore_errors=True)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -168,13 +170,13 @@ class Saver:
     """
 
     def __init__(self, root: Path, keep: int, say: Callable[[str], None]) -> None:
-        self._root, self._keep, self._say = root, keep, say
+        self.root, self._keep, self._say = root, keep, say
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: Future[Path] | None = None
 
     def save(self, steps: int, snapshot: Snapshot, best: bool = False) -> None:
         self.wait()
-        self._writing = self._pool.submit(write_numbered, self._root, steps, snapshot, self._keep, best)
+        self._writing = self._pool.submit(write_numbered, self.root, steps, snapshot, self._keep, best)
 
     def wait(self) -> bool:
         """Waits for what is being written; False if it could not be."""
@@ -185,7 +187,7 @@ class Saver:
             writing.result()
         except OSError as error:
             self._say(
-                f"cannot save a checkpoint in {self._root}: {error.strerror or error}; the last good one is untouched"
+                f"cannot save a checkpoint in {self.root}: {error.strerror or error}; the last good one is untouched"
             )
             return False
         return True
@@ -223,6 +225,15 @@ def find(path: Path, say: Callable[[str], None], best: bool = False) -> tuple[Pa
             say(f"{problem}; using {candidate} instead")
         return candidate, state
     raise CheckpointError(f"{path} has no usable checkpoint: {'; '.join(problems[:3])}")
+
+
+def forget_after(directory: Path) -> None:
+    """Puts aside the checkpoints of a run that are newer than the one it goes on from: they would outlive good ones."""
+    if directory.parent.name != "checkpoints":
+        return
+    for newer in _numbered(directory.parent):
+        if newer.name > directory.name:
+            newer.rename(newer.with_name(f"{newer.name}.undone"))
 
 
 def never_saved(path: Path) -> bool:

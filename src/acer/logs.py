@@ -106,7 +106,7 @@ class Meter:
             "episodes": self.episodes,
             "updates": self.updates,
             "replays": self.replays,
-            "since_row": {"steps": self._steps, "diagnostics": self._diagnostics},
+            "since_row": {"steps": self._steps, "diagnostics": [dict(numbers) for numbers in self._diagnostics]},
         }
 
     def restore(self, state: dict[str, Any]) -> None:

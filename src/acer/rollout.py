@@ -73,7 +73,7 @@ class Rollout:
             [not np.array_equal(*pair) for pair in zip(self.observations, state["observations"], strict=True)]
         )
         if other.any():
-            self.observations = self.env.restart(other)
+            self.observations[other] = self.env.restart(other)[other]
             self.alive[other], self.returns[other], self.lengths[other] = True, 0, 0
         return [int(i) for i in np.flatnonzero(other)]
 

@@ -53,10 +53,10 @@ class Training:
         self.config = config = _with_precision(config, observation)
         if saved is not None:
             check_fits(config, observation, action, *saved)
+        use_threads(config, observation)  # first of all: how many there are decides how numbers round
         init, self._learner_seeds, self._evaluation_seeds = np.random.SeedSequence(config.seed).spawn(3)
         self.agent = Agent(config, observation, action, int(init.generate_state(1)[0]))
         self._evaluation_env: EnvBatch | None = None
-        use_threads(config, self.agent)
         keep_memory()
         self.meter = Meter()
         self.seconds = 0.0  # spent training, over all sessions of the run
@@ -108,6 +108,8 @@ class Training:
             config = config_of(file, {"config": configuration.read_file(file)}, device)
             return cls(config, trusted(config, env, file), directory)
         where, state = checkpoint.find(path, warn)
+        if directory is not None:
+            checkpoint.forget_after(where)
         config = config_of(where, state, device)
         training = cls(config, trusted(config, env, where), directory, saved=(where, state))
         training.load(where, state)
@@ -125,9 +127,12 @@ class Training:
         ) as display:  # fmt: skip
             self._logs = logs
             first, last_time, last_save = self.steps, began, began
+            whole = True  # no iteration is half done
             try:
                 while self.steps < config.steps and not self.stopping:
+                    whole = False
                     report = learner.iterate()
+                    whole = True
                     now = time.perf_counter()
                     self.seconds = before + now - began
                     self.meter.add(report)
@@ -144,12 +149,12 @@ class Training:
                     if best or by_time or _due(config.checkpoint_every, self.steps, report.steps):
                         self.checkpoint(best)
                         last_save = now
-            except EnvironmentFault as error:
-                # It has discarded its half-written trajectory: what is saved below is whole.
+            except (EnvironmentFault, LearningFault) as error:
                 error.exit_code = 3
+                whole = True  # they end an iteration between two trajectories or two updates
                 raise
             finally:
-                if self._checkpointed < self.steps:
+                if whole and self._checkpointed < self.steps:
                     self.checkpoint()
                 # What ends a run is not part of it: if it goes on, these rows give way to those of a run that never
                 # stopped.
@@ -247,8 +252,9 @@ class Training:
                 raise LearningFault(
                     f"the parameters are not finite at step {self.steps:,}: not saved; the last checkpoint is good"
                 )
-            if self._saver is None:
-                self._saver = checkpoint.Saver(self.directory / "checkpoints", self.config.keep_checkpoints, warn)
+            root = self.directory / "checkpoints"
+            if self._saver is None or self._saver.root != root:
+                self._saver = checkpoint.Saver(root, self.config.keep_checkpoints, warn)
             self._saver.save(self.steps, self.snapshot(), best)
         self._checkpointed = self.steps
 
@@ -310,6 +316,7 @@ class Training:
         try:
             result = self.evaluate(self.config.eval_episodes)
         except KeyboardInterrupt:  # of the evaluation only: the run itself ends in order
+            self.evaluations = before
             return False
         if final:
             self.evaluations = before
@@ -383,14 +390,17 @@ def _with_precision(config: Config, observation: ObservationSpec) -> Config:
     """The configuration with its precision decided, so that the run keeps it wherever it goes on."""
     if config.precision != "auto":
         return config
-    convolutional = config.torso == "conv" or (config.torso == "auto" and observation.is_image)
-    pays = convolutional and bfloat16_pays(config.device)
+    pays = _convolutional(config, observation) and bfloat16_pays(config.device)
     return dataclasses.replace(config, precision="bfloat16" if pays else "float32")
 
 
-def use_threads(config: Config, agent: Agent) -> None:
+def use_threads(config: Config, observation: ObservationSpec) -> None:
     """Sets PyTorch's threads for the process. Small networks are slower with more: handing work over costs more."""
-    torch.set_num_threads(config.threads or (cores() if agent.architecture.convolutional else 1))
+    torch.set_num_threads(config.threads or (cores() if _convolutional(config, observation) else 1))
+
+
+def _convolutional(config: Config, observation: ObservationSpec) -> bool:
+    return config.torso == "conv" or (config.torso == "auto" and observation.is_image)
 
 
 def extend(config: Config, steps: int) -> Config:
@@ -448,7 +458,8 @@ class _Logs:
         self._training._rows = self.rows()
         self._training._logs = None
         if self._tables:
-            self._board.close()
+            with contextlib.suppress(OSError):
+                self._board.close()
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +72,14 @@ def stepping(name: str) -> float:
 
 def bare(name: str) -> float:
     """Environment steps per second of `mj_step` and a final `mj_forward` alone, one process on each core."""
-    with ProcessPoolExecutor(cores()) as pool:
+    with ProcessPoolExecutor(cores(), mp_context=get_context("forkserver")) as pool:
         return sum(pool.map(_bare, [name] * cores(), range(cores())))
 
 
 def _bare(name: str, part: int) -> float:
     import mujoco
 
-    env = ControlVectorEnv(name, ENVIRONMENTS // cores())
+    env = ControlVectorEnv(name, max(1, ENVIRONMENTS // cores()))
     env.reset(seed=part)
     model, substeps = env.physics.model, env.physics.substeps
     bodies = [mujoco.MjData(model) for _ in range(env.num_envs)]

@@ -76,7 +76,7 @@ class AtariBatch(EnvBatch):
         for i in np.flatnonzero(new):
             self._actions[i] = []
         raw, info = self._begin(new)
-        self._lives = info["lives"].copy()
+        self._lives[new] = info["lives"][new]
         return raw
 
     def _step(self, actions: NDArray[Any]) -> Any:
@@ -86,8 +86,9 @@ class AtariBatch(EnvBatch):
             self._actions[i].append(int(actions[i]))
         if not self._dead.any():
             return result
-        raw = self._reset(None, {"reset_mask": self._dead.copy()})
-        return raw, *result[1:4], {"lives": self._lives}
+        new = self._dead.copy()
+        raw = self._reset(None, {"reset_mask": new})
+        return raw, *result[1:4], {"lives": np.where(new, self._lives, result[4]["lives"])}
 
     def _begin(self, which: NDArray[np.bool_]) -> Any:
         """Begins the present episode of some environments; gives the observations of all."""

@@ -4,6 +4,7 @@ Episodes end by Gymnasium's NEXT_STEP rule: the observation at an episode's end 
 after it is dead: its action is ignored, it pays 0 and returns the next episode's first observation.
 """
 
+import multiprocessing
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -71,7 +72,10 @@ class EnvBatch:
     def restart(self, which: NDArray[np.bool_]) -> NDArray[Any]:
         """Begins a new episode in some environments; returns the observations of all."""
         self._dead[which] = False
-        return self._encode(self._reset(None, {"reset_mask": which.copy()}))
+        with self._named("reset"):
+            observations = self._encode(self._reset(None, {"reset_mask": which.copy()}))
+        self._check(observations, np.zeros(self.count, np.float32))
+        return observations
 
     def step(self, actions: NDArray[Any]) -> Step:
         """actions: [B] indices, or [B, d] unclipped samples in the unit range."""
@@ -89,7 +93,11 @@ class EnvBatch:
         """Plain arrays from which `restore` can go on with every unfinished episode; none if that is impossible."""
         if self._broken or not isinstance(self.env, SyncVectorEnv | AsyncVectorEnv):
             return {}
-        records = self.env.call("record")
+        try:
+            records = self.env.call("record")
+        except Exception:  # worker processes that are gone
+            self._broken = True
+            return {}
         if any(actions is None for _, _, actions in records):
             return {}
         roots, episodes, actions = zip(*records, strict=True)
@@ -98,10 +106,10 @@ class EnvBatch:
     def restore(self, state: dict[str, NDArray[Any]]) -> NDArray[Any]:
         """Takes up the episodes that `state` gave; returns where they stand."""
         assert isinstance(self.env, SyncVectorEnv | AsyncVectorEnv)
-        with self._named("replay of episodes at step"):
-            episodes = unpack_episodes(state)
-            if len(episodes) != self.count or not self.action.takes(state["actions"]):
-                raise ValueError("actions that the environment does not take")
+        episodes = unpack_episodes(state)
+        if len(episodes) != self.count or not self.action.takes(state["actions"]):
+            raise ValueError("actions that the environment does not take")
+        with self._named("replay of episodes at step", limited=False):
             self.env.set_attr("past", episodes)
             observations = [self.observation.encode_one(raw) for raw in self.env.call("replay")]
         self._dead = state["dead"].copy()
@@ -127,10 +135,10 @@ class EnvBatch:
         return terminated.copy()
 
     @contextmanager
-    def _named(self, what: str) -> Iterator[None]:
+    def _named(self, what: str, limited: bool = True) -> Iterator[None]:
         """Whatever the user's environment raises, said in one line; the cause stays attached."""
         try:
-            with _alarm(self.limit):
+            with _alarm(self.limit if limited else 0.0):
                 yield
         except EnvironmentFault as error:
             self._broken = True
@@ -202,4 +210,6 @@ def unpack_episodes(state: dict[str, NDArray[Any]]) -> list[tuple[int, int, NDAr
 
 
 def _replayable(maker: Callable[[], gym.Env[Any, Any]], index: int) -> gym.Env[Any, Any]:
+    if multiprocessing.parent_process() is not None:  # Ctrl-C is for the run, which ends its workers in order
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     return Replayable(maker(), index)

@@ -55,10 +55,8 @@ class Physics:
         # MuJoCo begins anew when numbers explode: its clock tells.
         wanted = self.state[:, 0] + self.substeps * self.model.opt.timestep
         broken: NDArray[np.bool_] = ~(np.abs(new[:, 0] - wanted) < 1e-6)
-        if broken.any():
-            new[broken] = self.state[broken]
-        self.state[:] = new
-        self.sensors[:] = self._sensors[:, -1]
+        self.state[~broken] = new[~broken]
+        self.sensors[~broken] = self._sensors[~broken, -1]
         return broken
 
     def place(
