@@ -6,11 +6,13 @@ import sys
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium.utils.env_checker import check_env
 
 pytest.importorskip("mujoco", reason="needs the extra control")
 
 import acer
+from acer.config import ALGORITHMS
 from acer.envs import make_batch, preset_of, spaces_of
 from acer.envs.control import EPISODE, TASKS, ControlEnv, ControlVectorEnv, into, rotation
 from acer.errors import EnvironmentFault
@@ -404,3 +406,24 @@ def test_other_peoples_tasks_train_too(name):
     model = acer.ACER(name, environments=2, trajectories_per_update=2, hidden=(8,), replay_start=100).learn(300)
     assert model.steps >= 300
     model.close()
+
+
+def comparison(name, algo, steps, **settings):
+    model = acer.ACER(name, algo=algo, **settings).learn(steps)
+    assert torch.isfinite(model.agent.home.theta).all() and model.steps >= steps
+    model.close()
+
+
+OTHERS = [name for name in ALGORITHMS if name != "acer"]
+
+
+@pytest.mark.parametrize("algo", OTHERS)
+def test_the_comparison_set_begins(algo):
+    comparison("walker", algo, 500, environments=4, hidden=(16,), replay_start=200)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", OTHERS)
+@pytest.mark.parametrize("name", TASKS)
+def test_the_comparison_set_runs(name, algo):
+    comparison(name, algo, 50_000)
