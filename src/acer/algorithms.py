@@ -68,9 +68,14 @@ def critic_kind(config: Config, continuous: bool) -> CriticKind:
     return "separate" if config.algo == "no-sdn" else "stochastic-dueling"
 
 
+def is_convolutional(config: Config, observation: ObservationSpec) -> bool:
+    """Whether the torso is the paper's for images."""
+    return config.torso == "conv" or (config.torso == "auto" and observation.is_image)
+
+
 def architecture(config: Config, observation: ObservationSpec, action: ActionSpec) -> Architecture:
     """The network's shape for these spaces."""
-    convolutional = config.torso == "conv" or (config.torso == "auto" and observation.is_image)
+    convolutional = is_convolutional(config, observation)
     if convolutional and not observation.is_image:
         raise SettingsError(
             f"--torso conv needs images, but observations have shape {observation.shape}; use --torso mlp"

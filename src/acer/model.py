@@ -135,7 +135,7 @@ class ACER:
         if resume:
             if checkpoint.REPLAY not in state["files"]:
                 raise CheckpointError(f"{where} is a model without its run: load it without resume")
-            model._adopt(Training.resume(where, env, device=device))
+            model._adopt(Training.take_up(where, state, env, device=device))
         else:
             config = config_of(where, state, device)
             training = Training(config, trusted(config, env, where), saved=(where, state))

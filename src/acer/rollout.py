@@ -59,13 +59,13 @@ class Rollout:
         return own | {f"env.{name}": array for name, array in self.env.state().items()}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> list[int]:
-        """Takes up the unfinished episodes; names the environments that had to begin a new one.
+        """Takes up the unfinished episodes; names the environments that cannot.
 
-        An environment that does not end up at the stored observation is not what it was: it begins anew.
+        One that does not end up at the stored observation is not what it was: it begins a new episode. If nothing is
+        known of any, all are named and none has begun one.
         """
         past = {name.removeprefix("env."): array for name, array in state.items() if name.startswith("env.")}
         if not past:
-            self.restart()
             return list(range(self.env.count))
         self.observations = self.env.restore(past)
         self.alive, self.returns, self.lengths = (state[name].copy() for name in ("alive", "returns", "lengths"))

@@ -110,6 +110,18 @@ class Training:
         where, state = checkpoint.find(path, warn)
         if directory is not None:
             checkpoint.forget_after(where)
+        return cls.take_up(where, state, env, directory, device)
+
+    @classmethod
+    def take_up(
+        cls,
+        where: Path,
+        state: dict[str, Any],
+        env: str | EnvMaker | None = None,
+        directory: Path | None = None,
+        device: str | None = None,
+    ) -> Self:
+        """A run as a checkpoint left it; `where` and `state` are what `checkpoint.find` gave."""
         config = config_of(where, state, device)
         training = cls(config, trusted(config, env, where), directory, saved=(where, state))
         training.load(where, state)
@@ -390,17 +402,13 @@ def _with_precision(config: Config, observation: ObservationSpec) -> Config:
     """The configuration with its precision decided, so that the run keeps it wherever it goes on."""
     if config.precision != "auto":
         return config
-    pays = _convolutional(config, observation) and bfloat16_pays(config.device)
+    pays = algorithms.is_convolutional(config, observation) and bfloat16_pays(config.device)
     return dataclasses.replace(config, precision="bfloat16" if pays else "float32")
 
 
 def use_threads(config: Config, observation: ObservationSpec) -> None:
     """Sets PyTorch's threads for the process. Small networks are slower with more: handing work over costs more."""
-    torch.set_num_threads(config.threads or (cores() if _convolutional(config, observation) else 1))
-
-
-def _convolutional(config: Config, observation: ObservationSpec) -> bool:
-    return config.torso == "conv" or (config.torso == "auto" and observation.is_image)
+    torch.set_num_threads(config.threads or (cores() if algorithms.is_convolutional(config, observation) else 1))
 
 
 def extend(config: Config, steps: int) -> Config:

@@ -1,13 +1,11 @@
 """Pong at replay ratio 4 with 16 environments, in float32 and in bfloat16."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from acer.bench.contenders import PFRL, costs, pfrl, roofline, train
-from acer.bench.measure import alternate, medians, peer_python
+from acer.bench.measure import alternate, medians, peer_python, report
 from acer.config import Config, defaults
-from acer.machine import cores
 from acer.networks import bfloat16_pays
 
 
@@ -36,16 +34,8 @@ def atari(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]
         contenders["pfrl"] = lambda: pfrl(python, config, 3_000, 1_000, replay_start=100)
     results = alternate(contenders, turns, say)
     middle = medians(results)
-    return {
-        "benchmark": "atari",
+    return report("atari", config, results, ["pfrl"], suffix=f" {native}") | {
         "precision": native,
-        "steps_per_second": middle[f"acer {native}"],
-        "roofline_steps_per_second": middle[f"roofline {native}"],
-        "roofline_fraction": middle[f"acer {native}"] / middle[f"roofline {native}"],
         "roofline_fractions": {p: middle[f"acer {p}"] / middle[f"roofline {p}"] for p in ("float32", "bfloat16")},
         "roofline_parts": costs(config, 4),
-        "peers": {"pfrl": middle["pfrl"]} if peers else {},
-        "turns": results,
-        "cores": cores(),
-        "settings": asdict(config),
     }

@@ -1,7 +1,6 @@
 """What `acer bench` compares: this package, the bare cost of the same work, and PFRL's ACER."""
 
 import json
-import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,10 +9,9 @@ import torch
 from torch import Tensor
 
 from acer import optimizer
-from acer.bench.measure import seconds
+from acer.bench.measure import peer_speed, seconds
 from acer.config import Config, environment_options
 from acer.envs import make_batch
-from acer.errors import AcerError
 from acer.machine import cores
 from acer.training import Training
 
@@ -106,12 +104,4 @@ def pfrl(python: Path, config: Config, warm_up: int, measured: int, replay_start
         "processes": cores(),
         "replay_start": replay_start,
     }
-    script = Path(__file__).with_name("peer_pfrl.py")
-    run = subprocess.run(
-        [str(python), "-W", "ignore", str(script), json.dumps(settings)], capture_output=True, text=True, check=False
-    )
-    try:
-        return float(run.stdout.split()[-1])
-    except (IndexError, ValueError):
-        lines = run.stderr.strip().splitlines() or ["no message"]
-        raise AcerError(f"PFRL's ACER failed: {lines[-1]}; --no-peers measures without it") from None
+    return peer_speed(python, "peer_pfrl.py", [json.dumps(settings)], "PFRL's ACER")

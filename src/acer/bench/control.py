@@ -1,20 +1,17 @@
 """The six control tasks: stepping beside bare `mj_step`, training beside its roofline and Stable-Baselines3."""
 
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
 from importlib.util import find_spec
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from acer.bench.contenders import costs, roofline, train
-from acer.bench.measure import alternate, medians
+from acer.bench.measure import alternate, medians, peer_speed, report
 from acer.config import Config, defaults
 from acer.envs.control import TASKS, ControlVectorEnv
 from acer.errors import AcerError
@@ -40,18 +37,10 @@ def control(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, An
         contenders["sb3 ppo"] = lambda: stable_baselines("PPO", config, 32_768)
     results = alternate(contenders, turns, say)
     middle = medians(results)
-    return {
-        "benchmark": "control",
-        "steps_per_second": middle["acer"],
-        "roofline_steps_per_second": middle["roofline"],
-        "roofline_fraction": middle["acer"] / middle["roofline"],
+    return report("control", config, results, ["sb3 sac", "sb3 ppo"]) | {
         "roofline_parts": costs(config, 10),
         "stepping": {name: middle[f"stepping {name}"] for name in TASKS},
         "stepping_fraction": {name: middle[f"stepping {name}"] / middle[f"bare {name}"] for name in TASKS},
-        "peers": {name: middle[name] for name in ("sb3 sac", "sb3 ppo")} if peers else {},
-        "turns": results,
-        "cores": cores(),
-        "settings": asdict(config),
     }
 
 
@@ -97,11 +86,5 @@ def _bare(name: str, part: int) -> float:
 
 def stable_baselines(algorithm: str, config: Config, steps: int) -> float:
     """Environment steps per second of Stable-Baselines3 with its own defaults on the same task."""
-    script = Path(__file__).with_name("peer_sb3.py")
-    command = [sys.executable, "-W", "ignore", str(script), algorithm, config.env, str(config.environments), str(steps)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    try:
-        return float(run.stdout.split()[-1])
-    except (IndexError, ValueError):
-        lines = run.stderr.strip().splitlines() or ["no message"]
-        raise AcerError(f"Stable-Baselines3 failed: {lines[-1]}; --no-peers measures without it") from None
+    arguments = [algorithm, config.env, config.environments, steps]
+    return peer_speed(sys.executable, "peer_sb3.py", arguments, "Stable-Baselines3")

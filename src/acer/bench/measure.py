@@ -7,9 +7,13 @@ import sys
 import time
 import venv
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from acer.config import Config
 from acer.errors import AcerError
+from acer.machine import cores
 
 
 def alternate(
@@ -34,6 +38,35 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
     for _ in range(repeats):
         work()
     return (time.perf_counter() - began) / repeats
+
+
+def report(
+    name: str, config: Config, results: dict[str, list[float]], peers: Sequence[str], suffix: str = ""
+) -> dict[str, Any]:
+    """What every benchmark tells: this package and its roofline (the contenders with `suffix`), peers, all turns."""
+    middle = medians(results)
+    own, roofline = middle[f"acer{suffix}"], middle[f"roofline{suffix}"]
+    return {
+        "benchmark": name,
+        "steps_per_second": own,
+        "roofline_steps_per_second": roofline,
+        "roofline_fraction": own / roofline,
+        "peers": {peer: middle[peer] for peer in peers if peer in middle},
+        "turns": results,
+        "cores": cores(),
+        "settings": asdict(config),
+    }
+
+
+def peer_speed(python: Path | str, script: str, arguments: Sequence[object], who: str) -> float:
+    """The number that a peer's script, a file beside this one, prints last: its steps per second."""
+    command = [str(python), "-W", "ignore", str(Path(__file__).with_name(script)), *map(str, arguments)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        return float(run.stdout.split()[-1])
+    except (IndexError, ValueError):
+        lines = run.stderr.strip().splitlines() or ["no message"]
+        raise AcerError(f"{who} failed: {lines[-1]}; --no-peers measures without it") from None
 
 
 def peer_python(name: str, requirements: Sequence[str], say: Callable[[str], None]) -> Path:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from acer.envs.batch import EnvBatch, pack_episodes, unpack_episodes
 from acer.envs.episodes import seed_of
 from acer.errors import EnvironmentFault
-from acer.scores import GAMES
 
 if TYPE_CHECKING:
     from ale_py.vector_env import AtariVectorEnv
@@ -133,6 +132,3 @@ def emulators(game: str, count: int, sticky_actions: float, full_action_set: boo
             **options,
         },
     )
-
-
-__all__ = ["FRAME_CAP", "FRAME_SKIP", "GAMES", "AtariBatch", "emulators"]
