@@ -1,5 +1,7 @@
 """Small environments that the tests train on, record, or break."""
 
+import os
+import signal
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -148,3 +150,29 @@ class OldStep(Target):
 
 class NotAnEnvironment:
     pass
+
+
+class Mortal(gym.Env[Any, Any]):
+    """Lives through a number of steps, then raises or kills its process; the file it is given counts its deaths, and
+    after `deaths` of them it lives on."""
+
+    def __init__(self, file: str, how: str = "raise", steps: int = 50, deaths: int = 1) -> None:
+        self.file, self.how, self.left, self.deaths = file, how, steps, deaths
+        self.observation_space = spaces.Box(-1, 1, (1,), np.float32)
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.at = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: int) -> Any:
+        self.at += 1
+        self.left -= 1
+        if self.left == 0 and os.path.getsize(self.file) < self.deaths:
+            with open(self.file, "a") as file:
+                file.write("x")
+            if self.how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise ValueError("the gearbox is stuck")
+        return np.zeros(1, np.float32), 1.0, self.at == 20, False, {}

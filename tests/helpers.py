@@ -15,7 +15,7 @@ from acer.config import Config
 from acer.distributions import Categorical, Gaussian
 from acer.envs import EnvBatch
 from acer.networks import Architecture, Network, Policy
-from acer.parameters import Local
+from acer.parameters import Constants, Local
 from acer.rollout import Rollout
 from acer.update import Batch, Method, update
 
@@ -46,7 +46,7 @@ class Learner:
 def learner(architecture: Architecture, seed: int, dtype: torch.dtype = torch.float64, drift: float = 0.5) -> Learner:
     """Parameters of about unit size in every layer, biases too; those of the average are `drift` away."""
     network, average = Network(architecture).to(dtype), Policy(architecture).to(dtype)
-    home = Local(network, average, alpha=0.99, decay=0.99, epsilon=1e-6, start=0.0)
+    home = Local(network, average, Constants(alpha=0.99, decay=0.99, epsilon=1e-6))
     generator = torch.Generator().manual_seed(seed)
     home.theta.normal_(0, 0.7, generator=generator)
     away = torch.empty_like(home.theta_a).normal_(0, 1, generator=generator)

@@ -54,7 +54,7 @@ def test_every_field_has_a_sentence_with_its_source():
         ({"hidden": "64"}, "list of whole numbers"),
         ({"gamma": 1.5}, "between 0 and 1"),
         ({"trust_region": "sometimes"}, "one of projection, penalty, none"),
-        ({"environments": 6}, "multiple of"),
+        ({"environments": 6, "trajectories_per_update": 4}, "multiple of"),
         ({"replay_capacity": 5}, "holds no trajectory"),
         ({"replay_start": 10**9}, "never reached"),
         ({"on_policy": False, "replay_ratio": 0.0}, "nothing would be learnt"),

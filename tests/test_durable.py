@@ -457,7 +457,7 @@ def test_a_gradient_that_is_not_finite_never_reaches_the_parameters():
 
     learning._batch = poisoned
     learning.iterate()
-    assert learning.skipped > 0
+    assert learning.agent.home.skipped > 0
     home = training.agent.home
     assert all(torch.equal(a, b) for a, b in zip(before, (home.theta, home.theta_a, home.square), strict=True))
     training.close()
@@ -507,6 +507,12 @@ def test_a_batch_that_nobody_can_replay_has_no_state():
 
 def test_states_are_json_and_arrays_only(run):
     where, _ = checkpoint.find(run, pytest.fail)
-    assert {file.name for file in where.iterdir()} == {*checkpoint.FILES, checkpoint.STATE}
+    assert {file.name for file in where.iterdir()} == {
+        checkpoint.MODEL,
+        checkpoint.RUN,
+        checkpoint.REPLAY,
+        checkpoint.BLOCKS,
+        checkpoint.STATE,
+    }
     json.loads((where / checkpoint.STATE).read_text())
     assert not any(b"pickle" in file.read_bytes() for file in where.iterdir())

@@ -47,7 +47,7 @@ def test_every_algorithm_moves_both_networks_and_stays_finite(env, algo):
     assert torch.isfinite(home.theta).all()
     assert not torch.equal(home.theta, theta)
     assert not torch.equal(home.theta_a, average)
-    assert model._training.learner.skipped == 0
+    assert model._training.home.skipped == 0
 
 
 @pytest.mark.parametrize(

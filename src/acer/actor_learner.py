@@ -11,21 +11,35 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from acer import algorithms, optimizer
+from acer import config as configuration
+from acer.checkpoint import Part
 from acer.config import Config
-from acer.envs import ActionSpec, EnvBatch, ObservationSpec
+from acer.envs import ActionSpec, EnvBatch, ObservationSpec, make_batch
+from acer.envs.registry import EnvMaker
 from acer.errors import LearningFault, SettingsError
 from acer.networks import Network, Policy
 from acer.normalizer import Moments
-from acer.parameters import Home, Local, views
+from acer.parameters import Constants, Home, Local, views
 from acer.replay import Replay
 from acer.rollout import Rollout, Trajectory
 from acer.update import Batch, Outcome, diagnostics, update
+
+HomeMaker = Callable[[Network, Policy, Constants, Moments | None], Home]
 
 
 class Agent:
     """A policy that can act: network, average network and what they need to read observations."""
 
-    def __init__(self, config: Config, observation: ObservationSpec, action: ActionSpec, seed: int) -> None:
+    home: Home
+
+    def __init__(
+        self,
+        config: Config,
+        observation: ObservationSpec,
+        action: ActionSpec,
+        seed: int,
+        make_home: HomeMaker | None = None,
+    ) -> None:
         self.config, self.observation, self.action = config, observation, action
         self.distribution = algorithms.distribution(config, action)
         self.method = algorithms.method(config, self.distribution)
@@ -35,12 +49,18 @@ class Agent:
             torch.manual_seed(seed)
             self.network = Network(self.architecture).to(self.device)
             self.average = Policy(self.architecture).to(self.device)
-        self.home: Home = Local(
-            self.network, self.average, config.alpha, config.rmsprop_decay, config.rmsprop_epsilon, config.rmsprop_start
-        )
-        self.moments = (
-            Moments(observation.shape, pooled=observation.is_pixels) if config.normalize_observations else None
-        )
+        constants = Constants(config.alpha, config.rmsprop_decay, config.rmsprop_epsilon)
+        moments = Moments(observation.shape, pooled=observation.is_pixels) if config.normalize_observations else None
+        if make_home is None:
+            self.home = Local(self.network, self.average, constants, config.rmsprop_start, moments)
+        else:
+            self.home = make_home(self.network, self.average, constants, moments)
+            self.use_moments()
+
+    @property
+    def moments(self) -> Moments | None:
+        """The running normalisation of observations, if there is one."""
+        return self.home.moments
 
     @torch.no_grad()
     def act(self, x: NDArray[Any], noise: Tensor | None) -> tuple[NDArray[Any], NDArray[np.float32]]:
@@ -57,16 +77,31 @@ class Agent:
                 seen = trajectory.observations[:-1:5][trajectory.live[::5]] / np.float32(255)
             else:
                 seen = trajectory.observations[:-1][trajectory.live]
-            self.moments.add(seen)
+            self.home.observe(seen)
             self.use_moments()
 
     def use_moments(self) -> None:
-        """Hands the running normalisation to the network."""
-        if self.moments is not None:
+        """Hands the running normalisation to the network, once it has seen something."""
+        if self.moments is not None and self.moments.count:
             mean, deviation = (
                 torch.from_numpy(values).float() for values in (self.moments.mean, self.moments.deviation)
             )
             self.network.encoder.set_statistics(mean, deviation)
+
+
+def environments(config: Config, env: str | EnvMaker, count: int | None = None) -> EnvBatch:
+    """A batch of the run's environments: as many as step together, or `count`."""
+    options = configuration.environment_options(config)
+    count = count or config.environments
+    batch = make_batch(env, count, config.workers, configuration.threads_of(config), **options)
+    batch.limit = config.step_limit
+    return batch
+
+
+def use_threads(config: Config, observation: ObservationSpec) -> None:
+    """Sets PyTorch's threads for the process. Small networks are slower with more: handing work over costs more."""
+    large = algorithms.is_convolutional(config, observation)
+    torch.set_num_threads(configuration.threads_of(config) if large else config.threads or 1)
 
 
 def _device(name: str) -> torch.device:
@@ -83,6 +118,7 @@ class Report:
     """What one iteration of Algorithm 1 did."""
 
     steps: int  # live environment steps
+    total: int  # T after it, the steps of all actor-learners
     updates: int
     replays: int  # Poisson draw
     episodes: list[tuple[float, int]]  # return and length of each that ended
@@ -94,17 +130,17 @@ class ActorLearner:
 
     def __init__(self, agent: Agent, env: EnvBatch, seeds: np.random.SeedSequence) -> None:
         config = agent.config
-        self.agent, self.config = agent, config
-        self.steps = 0
+        self.agent = agent
         self.updates = 0
         env_seeds, acting, replaying, learning = seeds.spawn(4)
         self.rngs = {"act": np.random.default_rng(acting), "replay": np.random.default_rng(replaying),
                      "learn": np.random.default_rng(learning)}  # fmt: skip
         self._env_seeds = env_seeds
-        self.rollout = Rollout(env, config.trajectory_length, config.gamma, self._seeds_of_environments(env.count))
+        first = [int(seed) for seed in env_seeds.generate_state(env.count) >> 1]
+        self.rollout = Rollout(env, config.trajectory_length, config.gamma, first)
         self.replay = Replay(config.replay_capacity, config.trajectory_length, env.count)
-        self.skipped = 0  # updates whose gradient was not finite
-        self._skipped_in_a_row = 0
+        self.replay_start = config.replay_start / configuration.team_size(config)
+        self._skipped_in_a_row = 0  # updates whose gradient was not finite
         self.on_update: Callable[[dict[str, float]], None] | None = None
 
     def layout(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -121,25 +157,47 @@ class ActorLearner:
             "mu": ((length, agent.distribution.outputs), single),
         }
 
-    def restart(self, steps: int) -> None:
-        """Goes on from `steps` with new episodes, on seeds that the run has not had."""
-        self.steps = steps
-        self.rollout.seeds = self._seeds_of_environments(self.rollout.env.count)
-        self.rollout.restart()
+    @property
+    def config(self) -> Config:
+        """The run's settings; their number of steps may grow."""
+        return self.agent.config
 
-    def _seeds_of_environments(self, count: int) -> list[int]:
-        root = self._env_seeds
-        seeds = np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, self.steps)) if self.steps else root
-        return [int(seed) for seed in seeds.generate_state(count) >> 1]
+    @property
+    def steps(self) -> int:
+        """T, the steps of all actor-learners."""
+        return self.agent.home.steps
+
+    def state(self) -> Part:
+        """A copy of what this actor-learner has beside the parameters."""
+        replay, blocks = self.replay.state()
+        run = {name: array.copy() for name, array in self.rollout.state().items()}
+        return Part(run, replay, blocks, {name: rng.bit_generator.state for name, rng in self.rngs.items()})
+
+    def restore(self, part: Part) -> int:
+        """Goes on where `state` was taken; how many unfinished episodes could not be taken up.
+
+        Those begin anew, and if none could, on seeds that the run has not had.
+        """
+        for name, rng in self.rngs.items():
+            rng.bit_generator.state = part.streams[name]
+        self.replay.restore(part.replay, b"".join(part.blocks), self.layout())
+        others = self.rollout.restore(part.run)
+        if len(others) == self.rollout.env.count:
+            root = self._env_seeds
+            seeds = np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, self.steps))
+            self.rollout.seeds = [int(seed) for seed in seeds.generate_state(len(others)) >> 1]
+            self.rollout.restart()
+        return len(others)
 
     def iterate(self) -> Report:
         """Algorithm 1: one on-policy call, then Poisson(r) replays."""
-        config = self.config
+        config, home = self.config, self.agent.home
+        home.pull()
         trajectory, episodes = self.rollout.collect(self._act)
         if config.replay_ratio > 0:
             self.replay.add(trajectory)
         steps = int(trajectory.live.sum())
-        self.steps += steps
+        home.count(steps)
 
         before = self.updates
         seen: list[dict[str, float]] = []
@@ -147,20 +205,15 @@ class ActorLearner:
             seen += self._learn(trajectory, on_policy=True)
         self.agent.observe(trajectory)  # after it: on-policy, the networks see what the actor saw
         replays = 0
-        if config.replay_ratio > 0 and self.replay.steps >= config.replay_start:
+        if config.replay_ratio > 0 and self.replay.steps >= self.replay_start:
             replays = self.draw_replays()
             for _ in range(replays):
                 seen += self._learn(self.replay.sample(self.rngs["replay"], config.environments))
-        return Report(steps, self.updates - before, replays, episodes, summary(seen))
+        return Report(steps, home.steps, self.updates - before, replays, episodes, summary(seen))
 
     def draw_replays(self) -> int:
         """How often this iteration replays."""
         return int(self.rngs["replay"].poisson(self.config.replay_ratio))
-
-    def rate(self) -> float:
-        """The learning rate now."""
-        left = max(0.0, 1 - self.steps / self.config.steps) if self.config.learning_rate_decay == "linear" else 1.0
-        return self.config.learning_rate * left
 
     def _act(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
         return self.agent.act(x, self.agent.distribution.noise(self.rngs["act"], (len(x),)))
@@ -184,10 +237,10 @@ class ActorLearner:
             norm = float(optimizer.clip_by_norm(home.gradient, config.max_gradient_norm))
             self.updates += 1
             if math.isfinite(norm):
-                home.push(home.gradient, self.rate())
+                home.push(home.gradient, learning_rate(config, self.steps))
                 self._skipped_in_a_row = 0
             else:
-                self.skipped += 1
+                home.skip()
                 self._skipped_in_a_row += 1
                 if self._skipped_in_a_row >= config.most_skipped:
                     raise LearningFault(
@@ -197,7 +250,7 @@ class ActorLearner:
             if start == 0 or self.on_update:
                 measured = diagnostics(agent.method, outcome)
                 numbers = dict(zip(measured, torch.stack(list(measured.values())).tolist(), strict=True))
-                seen.append(numbers | {"grad_norm": norm})
+                seen.append(numbers | {"grad_norm": norm, "staleness": float(home.staleness)})
                 if on_policy and start == 0:
                     seen[-1]["rho_error"] = float(((outcome.log_rho.exp() - 1) * batch.live).abs().max())
                 if self.on_update:
@@ -211,6 +264,12 @@ class ActorLearner:
             tensors["rewards"] = tensors["rewards"].clamp(-1, 1)
         tensors["rewards"] = tensors["rewards"] * self.config.reward_scale
         return Batch(**tensors)
+
+
+def learning_rate(config: Config, steps: int) -> float:
+    """The learning rate after `steps` steps of all actor-learners."""
+    left = max(0.0, 1 - steps / config.steps) if config.learning_rate_decay == "linear" else 1.0
+    return config.learning_rate * left
 
 
 def summary(seen: list[dict[str, float]]) -> dict[str, float]:

@@ -8,6 +8,7 @@
             replay.safetensors    the replay memory's plain arrays
             replay.blocks         its compressed observations, one after the other
             run.safetensors       where the environments stand and how they came there
+            actor-1.run.safetensors, …   the last three of a second actor-learner, and of every further one
             state.json            configuration, counters, random streams, versions; size and SHA-256 of every file
 
 A checkpoint is written beside its place, flushed to disk, renamed, and only then named in LATEST. A model saved by hand
@@ -18,8 +19,9 @@ and sizes, before memory is taken for it.
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +36,7 @@ from torch import Tensor
 
 from acer.errors import CheckpointError
 
-FORMAT = 2
+FORMAT = 3
 MODEL, REPLAY, BLOCKS, RUN, STATE = (
     "model.safetensors",
     "replay.safetensors",
@@ -42,7 +44,7 @@ MODEL, REPLAY, BLOCKS, RUN, STATE = (
     "run.safetensors",
     "state.json",
 )
-FILES = (MODEL, RUN, REPLAY, BLOCKS)
+OF_AN_ACTOR = re.compile(rf"(actor-[1-9][0-9]{{0,4}}\.)?({'|'.join(map(re.escape, (RUN, REPLAY, BLOCKS)))})")
 LATEST, BEST = "LATEST", "BEST"
 LARGEST_STATE = 32 << 20  # bytes of state.json that are read at all
 CHUNK = 1 << 22
@@ -51,14 +53,22 @@ Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
+class Part:
+    """What an actor-learner has beside the parameters."""
+
+    run: Arrays  # where its environments stand
+    replay: Arrays
+    blocks: list[bytes]  # the replay memory's compressed observations; read from a file, all are one
+    streams: dict[str, Any]  # states of its random generators
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """A run at one moment. Everything in it is a copy: it can be written while the run goes on."""
 
     tensors: dict[str, Tensor]
     state: dict[str, Any]
-    run: Arrays | None = None
-    replay: Arrays | None = None
-    blocks: list[bytes] | None = None
+    parts: Sequence[Part | None] = ()  # of each actor-learner; None for one that was dead at that moment
 
 
 # ------------------------------------------------------------------ writing
@@ -73,12 +83,15 @@ def write(directory: Path, snapshot: Snapshot) -> None:
     try:
         contiguous = {name: tensor.contiguous() for name, tensor in snapshot.tensors.items()}
         files = {MODEL: _put(partial / MODEL, [safetensors.torch.save(contiguous)])}
-        for name, arrays in ((RUN, snapshot.run), (REPLAY, snapshot.replay)):
-            if arrays is not None:
-                files[name] = _put(partial / name, [safetensors.numpy.save(_contiguous(arrays))])
-        if snapshot.blocks is not None:
-            files[BLOCKS] = _put(partial / BLOCKS, _gathered(snapshot.blocks))
-        state = {"format": FORMAT, **snapshot.state, "files": files}
+        for actor, part in enumerate(snapshot.parts):
+            if part is not None:
+                for name, arrays in ((RUN, part.run), (REPLAY, part.replay)):
+                    name = _of_actor(actor, name)
+                    files[name] = _put(partial / name, [safetensors.numpy.save(_contiguous(arrays))])
+                name = _of_actor(actor, BLOCKS)
+                files[name] = _put(partial / name, _gathered(part.blocks))
+        streams = [None if part is None else part.streams for part in snapshot.parts]
+        state = {"format": FORMAT, **snapshot.state, "random_streams": streams, "files": files}
         _put(partial / STATE, [(json.dumps(state | {"sha256": _digest(state)}, indent=1) + "\n").encode()])
         _flush(partial)
         aside = directory.with_name(f".{directory.name}.replaced.partial")
@@ -107,6 +120,10 @@ def write_numbered(root: Path, steps: int, snapshot: Snapshot, keep: int, best: 
     for old in [path for path in _numbered(root) if path.name not in kept][max(0, keep - 1) :]:
         shutil.rmtree(old)
     return directory
+
+
+def _of_actor(actor: int, name: str) -> str:
+    return f"actor-{actor}.{name}" if actor else name
 
 
 def _put(path: Path, chunks: Iterable[bytes]) -> dict[str, Any]:
@@ -245,7 +262,11 @@ def check(directory: Path) -> dict[str, Any]:
     """A checkpoint's state, after its own hash and size and hash of every file that it names."""
     state = _read_state(directory / STATE)
     files = state.get("files")
-    if not isinstance(files, dict) or MODEL not in files or not files.keys() <= set(FILES):
+    if (
+        not isinstance(files, dict)
+        or MODEL not in files
+        or not all(name == MODEL or OF_AN_ACTOR.fullmatch(name) for name in files)
+    ):
         raise CheckpointError(f"{directory / STATE} is damaged: it does not say which files there are")
     for name, expected in files.items():
         file = directory / name
@@ -320,6 +341,19 @@ def check_model(directory: Path, expected: dict[str, tuple[tuple[int, ...], str]
                 raise CheckpointError(
                     f"{path}: {name} has shape {tuple(found.get_shape())}, the network needs {shape} of {dtype}"
                 )
+
+
+def read_parts(directory: Path, state: dict[str, Any]) -> list[Part | None]:
+    """What each actor-learner had beside the parameters; None for those of which nothing was saved."""
+    return [
+        None if streams is None else Part(
+            read_arrays(directory / _of_actor(actor, RUN)),
+            read_arrays(directory / _of_actor(actor, REPLAY)),
+            [(directory / _of_actor(actor, BLOCKS)).read_bytes()],
+            streams,
+        )
+        for actor, streams in enumerate(state["random_streams"])
+    ]  # fmt: skip
 
 
 def read_arrays(path: Path) -> Arrays:

@@ -57,7 +57,7 @@ def train(args: list[str]) -> int:
 
     out = flags.out or Path("runs") / f"{_file_name(config.env)}-{config.algo}-{config.seed}"
     training = Training(config, directory=out)
-    _ = training.learner  # its environments start before the directory is made: a mistake leaves nothing behind
+    training.open()  # before the directory is made: a mistake leaves nothing behind
     claim(out, training.config)
     _say(
         f"Training {config.algo} on {config.env} for {config.steps:,} steps "

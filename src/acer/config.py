@@ -16,12 +16,13 @@ import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from acer.envs.control import TASKS
 from acer.errors import SettingsError
+from acer.machine import cores
 from acer.scores import GAMES
 
 Algorithm = Literal[
@@ -45,8 +46,13 @@ class Config:
     seed: int = 0
     """The one seed from which every random stream is spawned (ours)."""
 
-    environments: int = 16
-    """Environments that step together (16 actors, Section 4)."""
+    home: Literal["local", "shared", "ray"] = "local"
+    """Where the parameters live: in this process, in memory shared by many processes (asynchronous actor-learners,
+    Section 4), or on a Ray cluster (ours)."""
+    actors: int = 0
+    """Actor-learners, with --home shared or ray; 0 for one on each core (16, Section 4)."""
+    environments: Annotated[int, arg(aliases=["--envs-per-actor"])] = 16
+    """Environments that step together in each actor-learner (1 for each of 16 actors, Section 4)."""
     workers: bool = False
     """Run each environment in a process of its own: for simulators slower than about 0.1 ms a step (ours)."""
     sticky_actions: float = 0.0
@@ -59,7 +65,8 @@ class Config:
     trajectory_length: int = 20
     """k, steps between updates (20 on Atari, Section 4; 50 in control, Section 6)."""
     trajectories_per_update: int = 4
-    """Trajectories whose mean makes one update: 1 in the paper, whose 16 actors update one by one (ours)."""
+    """Trajectories whose mean makes one update: 1 in the paper, whose 16 actors update one by one; fewer than 4
+    where --environments is no multiple of 4 (ours)."""
     gamma: float = 0.99
     """Discount γ (Section 4; Appendix E.1)."""
 
@@ -145,7 +152,8 @@ class Config:
     device: str = "cpu"
     """Where the networks run (CPUs, Section 4, are what acer is tuned for)."""
     threads: int = 0
-    """Threads of the learner; 0 takes 1 for small networks and every core for convolutions (ours)."""
+    """Threads of each actor-learner, for its network and for its emulators or physics; 0 takes its share of the cores,
+    and 1 for a small network (ours)."""
     log_every: int = 2_000
     """Steps between rows of progress.csv (ours)."""
     eval_every: int = 0
@@ -164,6 +172,14 @@ class Config:
     """Seconds after which a step or reset of the environments counts as hung, 0 for no limit (ours)."""
     most_skipped: int = 20
     """Updates in a row whose gradient is not finite after which the run stops (ours)."""
+    most_deaths: int = 5
+    """Deaths of one actor-learner in a row, without a trajectory between, after which the run stops (ours)."""
+    ray_address: str = ""
+    """Ray cluster to run on, as host:port, or auto for this machine's; without it one is started here (ours)."""
+    cpus_per_actor: float = 1.0
+    """CPUs that Ray sets aside for each actor-learner; less for simulators that mostly wait (ours)."""
+    overlap: bool = True
+    """Whether an actor-learner on Ray computes its next update while its last one is on its way (ours)."""
 
 
 # What each preset changes, for any kind of action and for each; `Config` says what the paper fixes.
@@ -215,6 +231,9 @@ def defaults(env: str, continuous: bool, preset: str = "classic", algo: str = "a
     kind = "continuous" if continuous else "discrete"
     settings = {**PRESETS[preset]["any"], **PRESETS[preset][kind], **ALGORITHMS[algo], "preset": preset, "algo": algo}
     base = from_dict({"env": env, **settings})
+    together = overrides.get("environments")
+    if type(together) is int and together > 0:  # the preset's number, or what of it divides the environments
+        settings["trajectories_per_update"] = math.gcd(base.trajectories_per_update, together)
     config = from_dict({"env": env, **settings, **overrides})
     for name, (meant, when) in MEANINGS.items():
         if getattr(config, name) != getattr(base, name) and not meant(config, continuous):
@@ -239,6 +258,11 @@ MEANINGS: dict[str, tuple[Callable[[Config, bool], bool], str]] = {
     "sigma": (lambda _, continuous: continuous, "continuous actions"),
     "sdn_samples": (lambda c, continuous: continuous and _has_q(c, True) and c.algo != "no-sdn", "continuous ACER"),
     "advantage_hidden": (lambda c, continuous: continuous and _has_q(c, True), "continuous ACER"),
+    "actors": (lambda c, _: c.home != "local", "--home shared and --home ray"),
+    "most_deaths": (lambda c, _: c.home != "local", "--home shared and --home ray"),
+    "ray_address": (lambda c, _: c.home == "ray", "--home ray"),
+    "cpus_per_actor": (lambda c, _: c.home == "ray", "--home ray"),
+    "overlap": (lambda c, _: c.home == "ray", "--home ray"),
     "workers": (
         lambda c, _: c.env not in (*GAMES, *TASKS),
         "environments other than the games and control tasks, which have threads of their own",
@@ -247,6 +271,19 @@ MEANINGS: dict[str, tuple[Callable[[Config, bool], bool], str]] = {
     "full_action_set": (lambda c, _: c.env in GAMES, "Atari games by their plain names"),
     "life_loss": (lambda c, _: c.env in GAMES, "Atari games by their plain names"),
 }
+
+
+def team_size(config: Config) -> int:
+    """How many actor-learners there are."""
+    return 1 if config.home == "local" else config.actors or cores()
+
+
+def threads_of(config: Config) -> int:
+    """Threads of each actor-learner for what is worth more than one: a share of the machine, on Ray of what it sets
+    aside."""
+    if config.home == "ray":
+        return config.threads or max(1, int(config.cpus_per_actor))
+    return config.threads or max(1, cores() // team_size(config))
 
 
 def environment_options(config: Config) -> dict[str, Any]:
@@ -267,10 +304,10 @@ def validate(config: Config) -> Config:
     need(bool(c.env), "no environment given; name one, for example CartPole-v1 (`acer envs` lists all)")
     for name in ("steps", "environments", "trajectory_length", "trajectories_per_update", "replay_capacity",
                  "sdn_samples", "advantage_hidden", "log_every", "eval_episodes", "eval_limit", "keep_checkpoints",
-                 "most_skipped"):  # fmt: skip
+                 "most_skipped", "most_deaths"):  # fmt: skip
         need(getattr(c, name) >= 1, f"{_flag(name)} must be at least 1, not {getattr(c, name)}")
     for name in ("seed", "replay_ratio", "replay_start", "truncation", "delta", "kl_weight", "entropy_weight",
-                 "critic_weight", "threads", "eval_every", "rmsprop_start",
+                 "critic_weight", "threads", "eval_every", "rmsprop_start", "actors", "cpus_per_actor",
                  "checkpoint_every", "checkpoint_minutes", "step_limit"):  # fmt: skip
         need(getattr(c, name) >= 0, f"{_flag(name)} must not be negative, but is {getattr(c, name)}")
     for name in ("learning_rate", "rmsprop_epsilon", "max_gradient_norm", "sigma", "tis_bound", "reward_scale"):
@@ -291,8 +328,9 @@ def validate(config: Config) -> Config:
     need(c.replay_capacity >= c.trajectory_length,
          f"--replay-capacity {c.replay_capacity} holds no trajectory of "
          f"--trajectory-length {c.trajectory_length}")  # fmt: skip
+    need(c.home == "local" or c.device == "cpu", f"--home {c.home} is for CPUs: leave out --device")
     need(c.on_policy or c.replay_ratio > 0, "nothing would be learnt with --no-on-policy and --replay-ratio 0")
-    capacity = c.environments * (c.replay_capacity // c.trajectory_length) * c.trajectory_length
+    capacity = team_size(c) * c.environments * (c.replay_capacity // c.trajectory_length) * c.trajectory_length
     need(c.replay_ratio == 0 or c.replay_start < capacity,
          f"--replay-start {c.replay_start} is never reached: the memory holds {capacity} steps")  # fmt: skip
     if c.algo in ("a3c", "trust-a3c"):

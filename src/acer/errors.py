@@ -20,6 +20,10 @@ class CheckpointError(AcerError):
     """A run or a saved model that is missing, damaged, or made for something else."""
 
 
+class HolderLost(AcerError):
+    """The process that held the parameters elsewhere is gone."""
+
+
 class LearningFault(AcerError):
     """Numbers that are no longer finite."""
 

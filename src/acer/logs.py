@@ -43,7 +43,7 @@ def read(path: Path) -> list[dict[str, str]]:
 PROGRESS = [
     "steps", "seconds", "episodes", "return_mean", "length_mean", "steps_per_second", "updates", "replays",
     "learning_rate", "skipped_updates", "trust_region_active", "entropy", "kl", "q_loss", "grad_norm", "rho_above_c",
-    "rho_error", "trace", "explained_variance",
+    "rho_error", "trace", "explained_variance", "staleness",
 ]  # fmt: skip
 EPISODES = ["steps", "return", "length"]
 EVALUATIONS = [

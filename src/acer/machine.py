@@ -10,6 +10,15 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def free_memory() -> int:
+    """Bytes of memory that are free or can be freed."""
+    with contextlib.suppress(OSError, ValueError):
+        with open("/proc/meminfo") as file:
+            sizes = dict(line.split(":") for line in file)
+        return int(sizes["MemAvailable"].split()[0]) << 10
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def keep_memory() -> None:
     """Lets the C library keep freed blocks of many megabytes: fresh pages for every activation cost a tenth of the
     time on images. Elsewhere than with glibc nothing happens."""

@@ -21,10 +21,11 @@ class Moments:
 
     def add(self, values: NDArray[Any]) -> None:
         """values: [N, *shape]."""
-        count = len(values)
-        if count == 0:
-            return
-        mean, variance = values.mean(0, dtype=np.float64), values.var(0, dtype=np.float64)
+        if len(values):
+            self.merge(len(values), values.mean(0, dtype=np.float64), values.var(0, dtype=np.float64))
+
+    def merge(self, count: float, mean: NDArray[np.float64], variance: NDArray[np.float64]) -> None:
+        """Takes in `count` more values, of which mean and variance are known."""
         total = self.count + count
         shift = mean - self.mean
         squares = self.variance * self.count + variance * count + shift**2 * (self.count * count / total)
@@ -37,6 +38,19 @@ class Moments:
         """At least 1e-3 (0.01 for images): a constant entry stays at 0 instead of being blown up."""
         variance = np.full_like(self.variance, self.variance.mean()) if self.pooled else self.variance
         return np.maximum(np.sqrt(variance), 0.01 if self.pooled else 1e-3)
+
+    def pack(self) -> NDArray[np.float64]:
+        """Count, mean and variance as one vector."""
+        return np.concatenate(([self.count], self.mean.reshape(-1), self.variance.reshape(-1)))
+
+    def unpack(self, vector: NDArray[np.float64]) -> "Moments":
+        """Moments of the same kind as these, from what `pack` gave."""
+        other = Moments(self.mean.shape, self.pooled)
+        mean, variance = np.split(vector[1:].copy(), 2)
+        other.count, other.mean, other.variance = (
+            float(vector[0]), mean.reshape(self.mean.shape), variance.reshape(self.mean.shape)
+        )  # fmt: skip
+        return other
 
     def state(self) -> dict[str, NDArray[np.float64]]:
         return {"count": np.array(self.count), "mean": self.mean, "variance": self.variance}

@@ -1,4 +1,4 @@
-"""Training: runs an actor-learner, logs, evaluates and saves."""
+"""Training: runs actor-learners wherever their parameters live, logs, evaluates and saves."""
 
 import contextlib
 import dataclasses
@@ -20,19 +20,20 @@ from torch import Tensor
 
 from acer import algorithms, checkpoint
 from acer import config as configuration
-from acer.actor_learner import ActorLearner, Agent, Report
+from acer.actor_learner import ActorLearner, Agent, Report, environments, learning_rate, use_threads
 from acer.callbacks import Callback
-from acer.checkpoint import Snapshot
+from acer.checkpoint import Part, Snapshot
 from acer.config import Config
+from acer.crew import Alone, Crew, Processes
 from acer.display import Display, warn
-from acer.envs import ActionSpec, EnvBatch, ObservationSpec, make_batch, spaces_of
+from acer.envs import ActionSpec, EnvBatch, ObservationSpec, spaces_of
 from acer.envs.registry import EnvMaker
-from acer.errors import AcerError, CheckpointError, EnvironmentFault, LearningFault, SettingsError
+from acer.errors import AcerError, CheckpointError, EnvironmentFault, HolderLost, LearningFault, SettingsError
 from acer.evaluation import Evaluation, evaluate
 from acer.logs import EPISODES, EVALUATIONS, PROGRESS, Meter, Table, TensorBoard
-from acer.machine import cores, keep_memory
+from acer.machine import keep_memory
 from acer.networks import Network, bfloat16_pays
-from acer.parameters import views
+from acer.parameters import Local, views
 
 
 class Training:
@@ -50,7 +51,7 @@ class Training:
         self.directory, self.callbacks = directory, callbacks
         self.env_source: str | EnvMaker = env or config.env
         observation, action = spaces_of(self.env_source, **configuration.environment_options(config))
-        self.config = config = _with_precision(config, observation)
+        self.config = config = _decided(config, observation)
         if saved is not None:
             check_fits(config, observation, action, *saved)
         use_threads(config, observation)  # first of all: how many there are decides how numbers round
@@ -69,27 +70,45 @@ class Training:
         self._rows = {"progress": 0, "episodes": 0, "eval": 0}  # of each CSV file
         self._logs: _Logs | None = None
         self._saver: checkpoint.Saver | None = None
+        self._crew: Crew | None = None  # while the run goes on
+        self._parts: list[Part | None] = []  # what other processes' actor-learners held when they were stopped
+
+    @property
+    def home(self) -> Local:
+        """θ, θ_a and the optimiser's statistics in this process: their home, or a copy that the crew fetches."""
+        assert isinstance(self.agent.home, Local)
+        return self.agent.home
 
     @cached_property
     def learner(self) -> ActorLearner:
-        """The actor-learner with its batch of environments, made when there is something to learn."""
-        env = self._make_batch(self.config.environments)
-        return ActorLearner(self.agent, env, self._learner_seeds)
+        """The actor-learner of this process with its batch of environments, made when there is something to learn."""
+        return ActorLearner(self.agent, environments(self.config, self.env_source), self._learner_seeds)
 
-    def _make_batch(self, count: int) -> EnvBatch:
-        options = configuration.environment_options(self.config)
-        batch = make_batch(self.env_source, count, self.config.workers, **options)
-        batch.limit = self.config.step_limit
-        return batch
+    def open(self) -> None:
+        """Makes what the run needs, so that a mistake shows itself before anything is written."""
+        if self._crew is None:
+            self._crew = self._make_crew()
+
+    def _make_crew(self) -> Crew:
+        config, seeds = self.config, self._learner_seeds
+        if config.home == "local":
+            return Alone(self.learner)
+        if config.home == "shared":
+            return Processes(config, self.env_source, self.home, seeds)
+        try:
+            from acer.cluster import Cluster
+        except ImportError as error:
+            raise SettingsError(f"--home ray needs Ray: pip install 'acer[ray]' ({error})") from None
+        return Cluster(config, self.env_source, self.home, seeds)
 
     @property
     def steps(self) -> int:
-        """Environment steps done."""
-        return self.learner.steps if "learner" in vars(self) else 0
+        """Environment steps done, by all actor-learners."""
+        return self.home.steps
 
     def set_config(self, config: Config) -> None:
         """Another number of steps for the same run."""
-        self.config = self.learner.config = config
+        self.config = self.agent.config = config
 
     @classmethod
     def resume(
@@ -130,9 +149,21 @@ class Training:
     def run(self, shown: bool = False) -> None:
         """Trains until `config.steps`, or until asked to stop; saves at the end, however it comes."""
         asked = any(type(callback).on_update is not Callback.on_update for callback in self.callbacks)
-        learner = self.learner
-        learner.on_update = self._updated if asked else None
+        if self.config.home == "local":
+            self.learner.on_update = self._updated if asked else None
+        elif asked:
+            raise SettingsError("on_update sees the updates of one process: use home='local', or on_rollout")
+        while True:
+            try:
+                return self._run(shown)
+            except HolderLost as error:
+                self._go_back(error)
+
+    def _run(self, shown: bool) -> None:
         config = self.config
+        self.open()
+        crew = self._crew
+        assert crew is not None
         began, before = time.perf_counter(), self.seconds
         with _Logs(self) as logs, _stop_on_signals(self), Display(
             config.env, config.steps, self.steps, shown
@@ -141,33 +172,51 @@ class Training:
             first, last_time, last_save = self.steps, began, began
             whole = True  # no iteration is half done
             try:
+                if config.home == "ray" and self.directory is not None and checkpoint.never_saved(self.directory):
+                    self.checkpoint()  # whose parameters can be lost needs one from the beginning
+                crew.start(self._parts)
+                self._parts = []
                 while self.steps < config.steps and not self.stopping:
+                    previous = self.steps
                     whole = False
-                    report = learner.iterate()
+                    reports = crew.wait()
                     whole = True
                     now = time.perf_counter()
                     self.seconds = before + now - began
-                    self.meter.add(report)
-                    logs.episodes(self.steps, report.episodes)
-                    self._rolled_out(report)
-                    display.show(self.steps, self.meter.return_mean, (self.steps - first) / (now - began))
+                    self._take(reports, logs)
+                    new = self.steps - previous
+                    display.show(self.steps, self.meter.return_mean, (self.steps - first) / (now - began), crew.members)
                     if self.steps - self._row_at >= config.log_every:
                         logs.progress(self._row(now - last_time))
                         self._row_at, last_time = self.steps, now
                     best = False
-                    if _due(config.eval_every, self.steps, report.steps):
+                    if _due(config.eval_every, self.steps, new):
                         best = self._log_evaluation(logs, display)
                     by_time = config.checkpoint_minutes and now - last_save >= 60 * config.checkpoint_minutes
-                    if best or by_time or _due(config.checkpoint_every, self.steps, report.steps):
+                    if best or by_time or _due(config.checkpoint_every, self.steps, new):
                         self.checkpoint(best)
                         last_save = now
+            except HolderLost:
+                self._crew = None
+                crew.kill()
+                whole = False
+                raise
             except (EnvironmentFault, LearningFault) as error:
                 error.exit_code = 3
                 whole = True  # they end an iteration between two trajectories or two updates
                 raise
             finally:
-                if whole and self._checkpointed < self.steps:
-                    self.checkpoint()
+                try:
+                    if whole:
+                        self._take(crew.stop(), logs)
+                        self._fetch()
+                        if self._checkpointed < self.steps:
+                            self.checkpoint()
+                        if config.home != "local":
+                            self._parts = crew.parts()
+                finally:
+                    self._crew = None
+                    crew.kill()
                 # What ends a run is not part of it: if it goes on, these rows give way to those of a run that never
                 # stopped.
                 if self._row_at < self.steps:
@@ -179,21 +228,44 @@ class Training:
                 raise CheckpointError(f"the last checkpoint could not be written; the run is in {self.directory} as it "
                                       "was before: make room and resume it")  # fmt: skip
 
+    def _fetch(self) -> None:
+        """Brings the parameters from their home, if that is elsewhere."""
+        if self._crew is not None:
+            self._crew.fetch()
+            self.agent.use_moments()
+
+    def _take(self, reports: list[Report], logs: "_Logs") -> None:
+        """Takes down what actor-learners report."""
+        for report in reports:
+            self.meter.add(report)
+            logs.episodes(report.total, report.episodes)
+            self._rolled_out(report)
+
+    def _go_back(self, why: HolderLost) -> None:
+        """Goes on from the last checkpoint, in this process, after the parameters were lost elsewhere."""
+        if self.directory is None or checkpoint.never_saved(self.directory):
+            raise LearningFault(f"{why}, and there is no checkpoint to go on from") from None
+        where, state = checkpoint.find(self.directory, warn)
+        warn(f"{why}; going on from {where}")
+        checkpoint.forget_after(where)
+        self.load(where, state)
+
     def evaluate(
         self, episodes: int, deterministic: bool = True, seeds: np.random.SeedSequence | None = None
     ) -> Evaluation:
         """Plays in environments of its own, on seeds of its own."""
         if episodes < 1:
             raise SettingsError(f"an evaluation needs at least one episode, not {episodes}")
-        count = min(episodes, self.config.environments)
+        count = min(episodes, self.config.environments * configuration.team_size(self.config))
         if self._evaluation_env is None or self._evaluation_env.count != count:
             if self._evaluation_env is not None:
                 self._evaluation_env.close()
-            self._evaluation_env = self._make_batch(count)
+            self._evaluation_env = environments(self.config, self.env_source, count)
         if seeds is None:
             root = self._evaluation_seeds
             seeds = np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, self.evaluations))
             self.evaluations += 1
+        self._fetch()
         result = evaluate(
             self.agent,
             self._evaluation_env,
@@ -219,7 +291,7 @@ class Training:
 
     def tensors(self) -> dict[str, Tensor]:
         """θ, θ_a and the mean of squares, by parameter; views, not copies."""
-        home, network = self.agent.home, self.agent.network
+        home, network = self.home, self.agent.network
         named = {f"theta.{name}": p.data for name, p in network.named_parameters()}
         named |= {f"average.{name}": p.data for name, p in self.agent.average.named_parameters()}
         named |= {f"square.{name}": view for name, view in views(network, home.square).items()}
@@ -238,11 +310,10 @@ class Training:
             "seconds": self.seconds,
             "evaluations": self.evaluations,
             "best": self.best if math.isfinite(self.best) else None,
-            "skipped_updates": self.learner.skipped,
+            "skipped_updates": self.home.skipped,
             "rows": self._rows_now(),
             "row_at": self._row_at,
             "meter": self.meter.state(),
-            "random_streams": {name: rng.bit_generator.state for name, rng in self.learner.rngs.items()},
             "versions": {"acer": version("acer"), "torch": torch.__version__, "numpy": np.__version__,
                          "gymnasium": version("gymnasium"), "python": platform.python_version()},
         }  # fmt: skip
@@ -252,48 +323,52 @@ class Training:
 
     def snapshot(self) -> Snapshot:
         """The whole run at this moment, copied."""
-        replay, blocks = self.learner.replay.state()
-        run = {name: array.copy() for name, array in self.learner.rollout.state().items()}
+        parts = self._parts
+        self._fetch()
+        if self._crew is not None:
+            parts = self._crew.parts()
+        elif "learner" in vars(self):
+            parts = [self.learner.state()]
         tensors = {name: tensor.clone() for name, tensor in self.tensors().items()}
-        return Snapshot(tensors, self.state(), run, replay, blocks)
+        return Snapshot(tensors, self.state(), parts)
 
     def checkpoint(self, best: bool = False) -> None:
         """Saves the whole run into its directory while it goes on; never with parameters that are not finite."""
         if self.directory is not None:
-            if not torch.isfinite(self.agent.home.theta).all():
+            snapshot = self.snapshot()
+            if not torch.isfinite(self.home.theta).all():
                 raise LearningFault(
                     f"the parameters are not finite at step {self.steps:,}: not saved; the last checkpoint is good"
                 )
             root = self.directory / "checkpoints"
             if self._saver is None or self._saver.root != root:
                 self._saver = checkpoint.Saver(root, self.config.keep_checkpoints, warn)
-            self._saver.save(self.steps, self.snapshot(), best)
+            self._saver.save(self.steps, snapshot, best)
         self._checkpointed = self.steps
 
     def load(self, where: Path, state: dict[str, Any]) -> None:
         """Takes over the whole run: learner, counters, replay memory, unfinished episodes."""
         self.load_model(where, state)
-        learner = self.learner
+        others = 0
         try:
-            learner.steps = self._checkpointed = int(state["steps"])
-            learner.skipped = int(state["skipped_updates"])
+            self.home.steps = self._checkpointed = int(state["steps"])
+            self.home.skipped = int(state["skipped_updates"])
             self.seconds, self.evaluations = float(state["seconds"]), int(state["evaluations"])
             self.best = -math.inf if state["best"] is None else float(state["best"])
             self.meter.restore(state["meter"])
             self._rows = {name: int(state["rows"][name]) for name in self._rows}
             self._row_at = int(state["row_at"])
-            for name, rng in learner.rngs.items():
-                rng.bit_generator.state = state["random_streams"][name]
-            arrays = checkpoint.read_arrays(where / checkpoint.REPLAY)
-            learner.replay.restore(arrays, (where / checkpoint.BLOCKS).read_bytes(), learner.layout())
-            others = learner.rollout.restore(checkpoint.read_arrays(where / checkpoint.RUN))
+            self._parts = checkpoint.read_parts(where, state)
+            if self.config.home == "local":
+                (part,) = self._parts
+                if part is not None:
+                    others = self.learner.restore(part)
+                self._parts = []
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, OSError) as error:
             raise CheckpointError(f"{where} is damaged: {type(error).__name__}: {error}") from None
-        if len(others) == learner.rollout.env.count:
-            learner.restart(learner.steps)
         if others:
             warn(
-                f"{self.config.env}: {len(others)} of {learner.rollout.env.count} unfinished episodes cannot be played "
+                f"{self.config.env}: {others} of {self.config.environments} unfinished episodes cannot be played "
                 "again (not all of the environment's randomness is in its seed, or it is another one); new ones begin"
             )
 
@@ -312,7 +387,7 @@ class Training:
     def _row(self, seconds: float, final: bool = False) -> dict[str, Any]:
         return {
             "steps": self.steps, "seconds": self.seconds, **self.meter.row(seconds, final),
-            "learning_rate": self.learner.rate(), "skipped_updates": self.learner.skipped,
+            "learning_rate": learning_rate(self.config, self.steps), "skipped_updates": self.home.skipped,
         }  # fmt: skip
 
     def _evaluation_row(self, result: Evaluation) -> dict[str, Any]:
@@ -398,17 +473,15 @@ def check_fits(
     checkpoint.check_model(where, expected)
 
 
-def _with_precision(config: Config, observation: ObservationSpec) -> Config:
-    """The configuration with its precision decided, so that the run keeps it wherever it goes on."""
+def _decided(config: Config, observation: ObservationSpec) -> Config:
+    """The configuration with its precision and its number of actor-learners decided, so that the run keeps them
+    wherever it goes on."""
+    if config.home != "local":
+        config = dataclasses.replace(config, actors=configuration.team_size(config))
     if config.precision != "auto":
         return config
     pays = algorithms.is_convolutional(config, observation) and bfloat16_pays(config.device)
     return dataclasses.replace(config, precision="bfloat16" if pays else "float32")
-
-
-def use_threads(config: Config, observation: ObservationSpec) -> None:
-    """Sets PyTorch's threads for the process. Small networks are slower with more: handing work over costs more."""
-    torch.set_num_threads(config.threads or (cores() if algorithms.is_convolutional(config, observation) else 1))
 
 
 def extend(config: Config, steps: int) -> Config:

@@ -77,7 +77,7 @@ def costs(config: Config, iterations: int) -> dict[str, float]:
         torch.autograd.backward([output, *critic], [torch.ones_like(t) for t in (output, *critic)])
 
     def step() -> None:
-        home = agent.home
+        home = training.home
         optimizer.rmsprop(home.theta, home.square, home.gradient, 1e-6, 0.99, 1e-3)
         optimizer.average(home.theta_a, home.theta[: len(home.theta_a)], 0.99)
 

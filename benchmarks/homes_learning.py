@@ -1,0 +1,52 @@
+"""Trains CartPole and Pendulum with many actor-learners: the evidence of results/homes/learning.csv.
+
+    python benchmarks/homes_learning.py
+
+`shared` with 4 actor-learners of 4 environments, `ray` with 2 of 8, three seeds each, as many steps and the marks of
+benchmarks/classic_learning.py. Runs live in runs/homes/ and go on where they stopped.
+"""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from acer.plots import column_pairs
+from classic_learning import MARKS
+
+RUNS, RESULTS = Path("runs/homes"), Path("results/homes")
+ACER = [sys.executable, "-m", "acer"]
+HOMES = {"shared": ["--actors", "4", "--envs-per-actor", "4"], "ray": ["--actors", "2", "--envs-per-actor", "8"]}
+
+
+def main() -> None:
+    rows = []
+    for home, flags in HOMES.items():
+        for env, steps, _, mark in MARKS[:2]:
+            for seed in range(3):
+                out = RUNS / f"{env}-{home}-{seed}"
+                command = [*ACER, "train", env, "--home", home, *flags, "--seed", str(seed), "--steps", str(steps),
+                           "--out", str(out), "--quiet"]  # fmt: skip
+                if (out / "config.json").exists():
+                    command = [*ACER, "resume", str(out), "--quiet"]
+                subprocess.run(command, check=True)
+                play = [*ACER, "eval", str(out), "--episodes", "100", "--seed", "1000", "--json"]
+                result = json.loads(subprocess.run(play, check=True, stdout=subprocess.PIPE, text=True).stdout)
+                seconds, _ = column_pairs(out / "progress.csv", "seconds")[-1]
+                with (out / "progress.csv").open() as file:
+                    stale = [float(row["staleness"]) for row in csv.DictReader(file) if row["staleness"]]
+                mean, std = round(result["mean"], 1), round(result["std"], 1)
+                rows.append([env, home, " ".join(flags), seed, steps, round(seconds), mean, std,
+                             round(sum(stale) / len(stale), 2), mark, "yes" if mean >= mark else "no"])  # fmt: skip
+                print(*rows[-1], sep="\t", flush=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    with (RESULTS / "learning.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["env", "home", "flags", "seed", "steps", "seconds", "eval_mean", "eval_std", "staleness",
+                         "mark", "reached"])  # fmt: skip
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()

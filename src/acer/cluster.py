@@ -1,0 +1,356 @@
+"""A crew on Ray: the actor-learners and the holder of the parameters are Ray actors.
+
+Ray places them, starts again what dies, and carries gradients and parameters through its object store. A cluster
+trusts whoever can reach it: see the README.
+"""
+
+import logging
+import math
+import os
+import socket
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import ray
+import torch
+from numpy.typing import NDArray
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+from torch import Tensor
+
+from acer.actor_learner import ActorLearner, Report
+from acer.checkpoint import Part
+from acer.config import Config
+from acer.crew import PATIENCE, Death, Job, Team, check_memory, packed
+from acer.display import warn
+from acer.envs.registry import EnvMaker
+from acer.errors import HolderLost, SettingsError
+from acer.machine import cores, keep_memory
+from acer.networks import Network, Policy
+from acer.normalizer import Moments
+from acer.parameters import Constants, Local, descend, place
+
+CALL = 0.5  # seconds that one call of an actor-learner lasts at least, in whole trajectories
+PROCESS_BYTES = 350 << 20  # of one actor-learner's process, measured with CartPole-v1
+LOST = "the process that held the parameters is gone"
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Values:
+    """What an actor-learner pulls."""
+
+    theta: Array
+    theta_a: Array
+    steps: int  # T
+    updates: int  # of all actor-learners so far
+    staleness: int  # of the update that this answers: those by others since its actor-learner pulled
+    moments: Array | None
+
+
+class Holder:
+    """θ, θ_a, the optimiser's statistics, and what is counted and averaged over all actor-learners."""
+
+    def __init__(self, theta: Array, theta_a: Array, square: Array, counts: tuple[int, int], moments: Moments | None,
+                 constants: Constants) -> None:  # fmt: skip
+        torch.set_num_threads(1)
+        self.theta, self.theta_a, self.square = (torch.from_numpy(a.copy()) for a in (theta, theta_a, square))
+        self.steps, self.skipped = counts
+        self.moments, self.constants = moments, constants
+        self.updates = 0
+
+    def pull(self, staleness: int = 0) -> Values:
+        moments = None if self.moments is None else self.moments.pack()
+        return Values(self.theta.numpy(), self.theta_a.numpy(), self.steps, self.updates, staleness, moments)
+
+    def push(self, gradient: Array, rate: float, seen: int) -> Values:
+        """seen: updates so far when the actor-learner pulled."""
+        staleness = self.updates - seen
+        # The array lies in Ray's store and is only read; PyTorch wants to hear that it may be written.
+        descend(self.theta, self.theta_a, self.square, torch.from_numpy(gradient.copy()), rate, self.constants)
+        self.updates += 1
+        return self.pull(staleness)
+
+    def count(self, steps: int, skipped: int = 0) -> None:
+        self.steps += steps
+        self.skipped += skipped
+
+    def observe(self, count: float, mean: Array, variance: Array) -> Array:
+        assert self.moments is not None
+        self.moments.merge(count, mean, variance)
+        return self.moments.pack()
+
+    def whole(self) -> tuple[Values, Array, int]:
+        """For the run: everything there is."""
+        return self.pull(), self.square.numpy(), self.skipped
+
+
+class Remote:
+    """An actor-learner's way to the holder.
+
+    With overlap, what an update brings back is taken when it is there: the next update is computed meanwhile, from
+    parameters that lack the last one. Without, each pull and each push is waited for.
+    """
+
+    def __init__(
+        self,
+        holder: Any,
+        overlap: bool,
+        network: Network,
+        average: Policy,
+        constants: Constants,
+        moments: Moments | None,
+    ) -> None:
+        self.moments = moments
+        self.theta, self.theta_a, self.gradient = place(network, average)
+        self.staleness = 0
+        self.steps = 0
+        self._updates = 0
+        self._holder, self._overlap = holder, overlap
+        self._flying: deque[Any] = deque()
+        self._take(ray.get(holder.pull.remote()))
+
+    def count(self, steps: int) -> None:
+        self.steps += steps
+        self._holder.count.remote(steps)
+
+    def skip(self) -> None:
+        self._holder.count.remote(0, 1)
+
+    def observe(self, values: Array) -> None:
+        if self.moments is not None and len(values):
+            new = Moments(self.moments.mean.shape)
+            new.add(values)
+            answer = self._holder.observe.remote(new.count, new.mean, new.variance)
+            if not self._overlap:
+                self.moments = self.moments.unpack(ray.get(answer))
+
+    def pull(self) -> None:
+        if not self._overlap:
+            self._take(ray.get(self._holder.pull.remote()))
+            return
+        if not self._flying:
+            self._flying.append(self._holder.pull.remote())
+        while self._flying and (len(self._flying) > 1 or ray.wait([self._flying[0]], timeout=0)[0]):
+            self._take(ray.get(self._flying.popleft()))
+
+    def push(self, gradient: Tensor, rate: float) -> None:
+        answer = self._holder.push.remote(gradient.numpy(), rate, self._updates)
+        if self._overlap:
+            self._flying.append(answer)
+        else:
+            self.staleness = ray.get(answer).staleness
+
+    def _take(self, values: Values) -> None:
+        self.theta.numpy()[:] = values.theta
+        self.theta_a.numpy()[:] = values.theta_a
+        self.steps, self._updates, self.staleness = values.steps, values.updates, values.staleness
+        if self.moments is not None and values.moments is not None:
+            self.moments = self.moments.unpack(values.moments)
+
+
+class Worker:
+    """An actor-learner as a Ray actor. What goes wrong in its environment is told, not raised: its process lives on."""
+
+    def __init__(self) -> None:  # without arguments, so that Ray can always make it again
+        self.learner: ActorLearner | None = None
+        keep_memory()
+
+    def work(self, job: Job, life: tuple[int, int], holder: Any, part: Part | None) -> list[Report] | Death:
+        """Some trajectories; none once the run's steps are done. life: its number, and how often it has died."""
+        try:
+            if self.learner is None:
+                actor, deaths = life
+                steps = ray.get(holder.pull.remote()).steps
+                make_home = partial(Remote, holder, job.config.overlap)
+                self.learner = job.learner((actor, steps, deaths), make_home, part)
+            reports: list[Report] = []
+            until = time.monotonic() + CALL
+            while self.learner.steps < job.config.steps and time.monotonic() < until:
+                reports.append(self.learner.iterate())
+            return reports
+        except RayError:
+            return Death(LOST)
+        except Exception as error:
+            if self.learner is not None:
+                with suppress(Exception):
+                    self.learner.rollout.env.close()
+                self.learner = None
+            return Death.by(error)
+
+    def part(self) -> Part | None:
+        return None if self.learner is None else self.learner.state()
+
+
+class Cluster(Team):
+    """Actor-learners on a Ray cluster: one that is named, or one that is started here and ends with the run."""
+
+    def __init__(self, config: Config, env: str | EnvMaker, home: Local, seeds: np.random.SeedSequence) -> None:
+        super().__init__(config)
+        self._job = Job(config, packed(env), seeds.entropy, tuple(seeds.spawn_key))
+        self.home = home
+        self._own = _connect(config, len(self.members))
+        arrays = (tensor.numpy() for tensor in (home.theta, home.theta_a, home.square))
+        counts = (home.steps, home.skipped)
+        self._holder: Any = ray.remote(Holder).options(num_cpus=0).remote(*arrays, counts, home.moments, home.constants)
+        worker: Any = ray.remote(Worker).options(num_cpus=config.cpus_per_actor, max_restarts=-1, max_task_retries=0)
+        self._workers: list[Any] = [worker.remote() for _ in self.members]
+        self._calls: dict[Any, int] = {}  # which actor's call will answer
+        self._parts: list[Part | None] = [None] * len(self.members)
+        self._stopped = False
+
+    def fetch(self) -> None:
+        if self._stopped:
+            return
+        try:
+            values, square, skipped = ray.get(self._holder.whole.remote())
+        except RayError:
+            raise HolderLost(LOST) from None
+        home = self.home
+        for mine, array in ((home.theta, values.theta), (home.theta_a, values.theta_a), (home.square, square)):
+            mine.numpy()[:] = array
+        home.steps, home.skipped = values.steps, skipped
+        if home.moments is not None:
+            home.moments = home.moments.unpack(values.moments)
+
+    def parts(self) -> list[Part | None]:
+        if not self._stopped:
+            here = [actor for actor, member in enumerate(self.members) if member.due is None]
+            asked = {actor: self._workers[actor].part.remote() for actor in here}
+            until = time.monotonic() + PATIENCE
+            self._parts = [self._part(asked.get(actor), until) for actor in range(len(self.members))]
+        return self._parts
+
+    def stop(self) -> list[Report]:
+        reports = []
+        until = time.monotonic() + PATIENCE
+        while self._calls and time.monotonic() < until:
+            for actor, news in self._answers(1.0):
+                if isinstance(news, list):
+                    reports += [self._heard(actor, report) for report in news]
+        self.parts()
+        self.fetch()
+        self._stopped = True
+        return reports
+
+    def kill(self) -> None:
+        for actor in (*self._workers, self._holder):
+            with suppress(Exception):
+                ray.kill(actor)
+        self._workers, self._calls = [], {}
+        if self._own:
+            self._own = False
+            ray.shutdown()
+
+    def _start(self, actor: int, part: Part | None) -> None:
+        life = (actor, self.members[actor].restarts)
+        self._calls[self._workers[actor].work.remote(self._job, life, self._holder, part)] = actor
+
+    def _news(self, seconds: float) -> list[tuple[int, Report | Death]]:
+        news: list[tuple[int, Report | Death]] = []
+        for actor, answer in self._answers(seconds):
+            if isinstance(answer, Death):
+                if answer.reason == LOST:
+                    self.fetch()  # raises, if it is
+                news.append((actor, answer))
+            else:
+                news += [(actor, report) for report in answer]
+                self._start(actor, None)
+                if not answer:
+                    self.fetch()  # the steps are done, or another's are not yet reported
+        reports = [what for _, what in news if isinstance(what, Report)]
+        self.home.steps = max([self.home.steps, *(report.total for report in reports)])
+        return news
+
+    def _answers(self, seconds: float) -> list[tuple[int, list[Report] | Death]]:
+        """What the calls that have ended gave."""
+        if not self._calls:
+            time.sleep(seconds)
+            return []
+        first, _ = ray.wait(list(self._calls), timeout=seconds)
+        ready = first and ray.wait(list(self._calls), num_returns=len(self._calls), timeout=0)[0]
+        return [(self._calls.pop(call), _answer(call)) for call in ready]
+
+    def _part(self, asked: Any, until: float) -> Part | None:
+        if asked is None:
+            return None
+        try:
+            return ray.get(asked, timeout=max(0.0, until - time.monotonic()))  # type: ignore[no-any-return]
+        except GetTimeoutError:
+            warn(f"an actor-learner did not come to a trajectory's end in {PATIENCE:.0f} s: its memory is not saved")
+            return None
+        except RayError:
+            return None
+
+
+def _answer(call: Any) -> list[Report] | Death:
+    try:
+        return ray.get(call)  # type: ignore[no-any-return]
+    except RayActorError:
+        return Death("its process or its node is gone")
+    except RayTaskError as error:
+        return Death(" ".join(str(error).splitlines()[-1:]), str(error))
+
+
+def _connect(config: Config, actors: int) -> bool:
+    """Joins the cluster, or starts one on this machine; whether it is our own, to be ended with the run."""
+    need = actors * config.cpus_per_actor
+    if ray.is_initialized():
+        _check_room(need, actors)
+        return False
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if not config.ray_address:
+        check_memory(actors, PROCESS_BYTES)
+        ray.init(
+            address="local",
+            num_cpus=max(cores(), math.ceil(need)),
+            include_dashboard=False,
+            _node_ip_address="127.0.0.1",  # nobody else is to reach it
+            runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}},
+            **options,
+        )
+        return True
+    reason = _unreachable(config.ray_address)
+    if not reason:
+        try:
+            ray.init(address=config.ray_address, **options)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+    if reason:
+        raise SettingsError(
+            f"no Ray cluster at --ray-address {config.ray_address} ({reason}); start one with `ray start --head`, or "
+            "leave the address out for one on this machine"
+        )
+    try:
+        _check_room(need, actors)
+    except SettingsError:
+        ray.shutdown()
+        raise
+    return True
+
+
+def _unreachable(address: str) -> str:
+    """Why host:port does not answer; empty if it does, or if the address is of another kind."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or "/" in host:
+        return ""
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        return str(error)
+    return ""
+
+
+def _check_room(need: float, actors: int) -> None:
+    has = ray.cluster_resources().get("CPU", 0.0)  # type: ignore[no-untyped-call]
+    if need > has:
+        raise SettingsError(
+            f"{actors} actor-learners need {need:g} CPUs and the Ray cluster has {has:g}: use fewer --actors, or "
+            "--cpus-per-actor below 1 if their simulators mostly wait"
+        )

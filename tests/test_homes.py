@@ -1,0 +1,443 @@
+"""Homes of the parameters: the same learning wherever they live, and deaths that cost no run."""
+
+import csv
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from acer import ACER, Callback, checkpoint
+from acer.config import defaults
+from acer.crew import Processes
+from acer.errors import EnvironmentFault, LearningFault, SettingsError
+from acer.normalizer import Moments
+from acer.parameters import Constants, Local, Memory, Shared
+from acer.training import Training
+from environments import Mortal
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'acer[ray]'")
+
+SMALL = {"environments": 4, "hidden": (16,), "replay_start": 80, "eval_episodes": 2, "eval_limit": 50}
+CARTPOLE_MARK = 475.0
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """One Ray for the tests that need no more than one."""
+    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+             runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}})  # fmt: skip
+    yield
+    ray.shutdown()
+
+
+def children(of: int) -> set[int]:
+    """Processes below a process."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = stat.read_text().rpartition(")")
+        except OSError:
+            continue
+        parents[int(name.split()[0])] = int(rest.split()[1])
+    found, new = set(), {of}
+    while new:
+        new = {pid for pid, parent in parents.items() if parent in new}
+        found |= new
+    return found
+
+
+def actors(of: int) -> list[int]:
+    """Processes of actor-learners: those that have mapped the shared parameters."""
+
+    def is_actor(pid: int) -> bool:
+        try:
+            return "/dev/shm/torch_" in Path(f"/proc/{pid}/maps").read_text()
+        except OSError:
+            return False
+
+    return sorted(pid for pid in children(of) if is_actor(pid))
+
+
+# ------------------------------------------------------------------ the same learning
+
+
+@pytest.mark.parametrize(("env", "steps"), [("CartPole-v1", 800), ("Pendulum-v1", 2_000)])
+@pytest.mark.parametrize("home", ["shared", "ray"])
+def test_one_actor_learns_the_same_in_every_home(env, steps, home, cluster):
+    """With one actor and without overlap: 50 updates and more give the same parameters, in fact to the bit."""
+    local = ACER(env, seed=3, **SMALL).learn(steps)
+    without_overlap = {"overlap": False} if home == "ray" else {}
+    other = ACER(env, seed=3, home=home, actors=1, **without_overlap, **SMALL).learn(steps)
+    mine, its = local._training.home, other._training.home
+    assert local._training.meter.updates == other._training.meter.updates >= 50
+    assert local.steps == other.steps
+    for name in ("theta", "theta_a", "square"):
+        torch.testing.assert_close(getattr(its, name), getattr(mine, name), rtol=0, atol=1e-6)
+    if mine.moments is not None:
+        np.testing.assert_allclose(its.moments.mean, mine.moments.mean, rtol=0, atol=1e-9)
+
+
+def test_many_actors_share_what_they_learn(tmp_path):
+    model = ACER("Pendulum-v1", home="shared", actors=3, log_every=400, **SMALL)
+    before = model._training.home.theta.clone()
+    model.learn(3_000, out=tmp_path / "run")
+    training = model._training
+    assert model.steps >= 3_000 and torch.isfinite(training.home.theta).all()
+    assert not torch.equal(training.home.theta, before)
+    assert training.home.moments.count == model.steps  # each step observed once
+    assert len(training._parts) == 3 and all(len(part.blocks) for part in training._parts)
+    rows = list(csv.DictReader((tmp_path / "run" / "progress.csv").open()))
+    assert int(rows[-1]["steps"]) == model.steps
+    staleness = [float(row["staleness"]) for row in rows if row["staleness"]]
+    assert staleness and max(staleness) > 0
+    assert int(rows[-1]["episodes"]) == sum(1 for _ in (tmp_path / "run" / "episodes.csv").open()) - 1
+
+
+def test_overlap_learns_with_parameters_that_lack_the_last_update(cluster):
+    model = ACER("CartPole-v1", home="ray", actors=2, cpus_per_actor=0.5, **SMALL).learn(1_500)
+    assert model.steps >= 1_500 and torch.isfinite(model._training.home.theta).all()
+    assert model.evaluate(2).mean > 0
+
+
+def test_a_learner_that_goes_on_keeps_its_memory():
+    model = ACER("CartPole-v1", home="shared", actors=2, **SMALL).learn(1_000)
+    first = [len(part.replay["block_sizes"]) for part in model._training._parts]
+    model.learn(1_000)
+    assert all(now > then for now, then in zip([len(p.replay["block_sizes"]) for p in model._training._parts], first,
+                                               strict=True))  # fmt: skip
+
+
+@pytest.mark.parametrize("home", ["shared", "ray"])
+def test_a_run_of_many_is_taken_up_again(home, tmp_path, request):
+    if home == "ray":
+        request.getfixturevalue("cluster")
+
+    class Stop(Callback):
+        def on_rollout(self, training, report):
+            return training.steps < 1_000
+
+    model = ACER("CartPole-v1", home=home, actors=2, steps=3_000, **SMALL)
+    model.learn(3_000, out=tmp_path / "run", callbacks=[Stop()])
+    _, state = checkpoint.find(tmp_path / "run", pytest.fail)
+    assert 1_000 <= state["steps"] < 3_000 and len(state["random_streams"]) == 2
+    assert "actor-1.replay.blocks" in state["files"]
+    again = Training.resume(tmp_path / "run", directory=tmp_path / "run")
+    assert again.steps == state["steps"]
+    again.run()
+    assert again.steps >= 3_000
+    steps = [int(row["steps"]) for row in csv.DictReader((tmp_path / "run" / "episodes.csv").open())]
+    assert len(steps) == again.meter.episodes
+    local = ACER.load(tmp_path / "run")  # the model alone needs no crew
+    assert local.evaluate(2).mean > 0
+
+
+def test_shared_moments_are_those_of_everything_observed():
+    """Each actor-learner writes its own row; together they are the moments of all values."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(3, 2, size=(4, 50, 3))
+    networks = ACER("Pendulum-v1", **SMALL).agent
+    constants = Constants(0.99, 0.99, 1e-6)
+    local = Local(networks.network, networks.average, constants, moments=Moments((3,)))
+    memory = Memory.of(local, 2)
+    homes = [Shared(memory, i, networks.network, networks.average, constants, Moments((3,))) for i in range(2)]
+    for i, part in enumerate(values):
+        homes[i % 2].observe(part)
+    whole = memory.moments_of_all(Moments((3,)))
+    everything = values.reshape(-1, 3)
+    assert whole.count == 200
+    np.testing.assert_allclose(whole.mean, everything.mean(0))
+    np.testing.assert_allclose(whole.variance, everything.var(0))
+
+
+def test_staleness_counts_the_updates_of_others():
+    networks = ACER("CartPole-v1", **SMALL).agent
+    constants = Constants(0.99, 0.99, 1e-6)
+    memory = Memory.of(Local(networks.network, networks.average, constants), 2)
+    one, two = (Shared(memory, i, networks.network, networks.average, constants, None) for i in range(2))
+    gradient = torch.ones_like(one.gradient)
+    one.pull()
+    for _ in range(3):
+        two.pull()
+        two.push(gradient, 1e-3)
+    one.push(gradient, 1e-3)
+    assert (one.staleness, two.staleness) == (3, 0)
+
+
+# ------------------------------------------------------------------ deaths
+
+
+@pytest.mark.parametrize("how", ["raise", "kill"])
+@pytest.mark.parametrize("home", ["shared", "ray"])
+def test_an_actor_that_dies_is_started_again(home, how, tmp_path, request, capfd):
+    if home == "ray":
+        request.getfixturevalue("cluster")
+    deaths = tmp_path / "deaths"
+    deaths.touch()
+    env = partial(Mortal, str(deaths), how, 150, 2)
+    settings = {**SMALL, "environments": 1, "trajectory_length": 10, "replay_start": 20}
+    model = ACER(env, home=home, actors=2, **settings).learn(1_200)
+    assert deaths.stat().st_size == 2 and model.steps >= 1_200
+    assert torch.isfinite(model._training.home.theta).all()
+    said = " ".join(capfd.readouterr().err.split())
+    assert "a new one starts" in said
+    if how == "raise":
+        assert "the gearbox is stuck" in said and "in step" in said  # the environment's own traceback
+    elif home == "shared":
+        assert "killed by SIGKILL" in said
+
+
+@pytest.mark.parametrize("home", ["shared", "ray"])
+def test_deaths_in_a_row_end_the_run_with_a_checkpoint(home, tmp_path, request):
+    if home == "ray":
+        request.getfixturevalue("cluster")
+    deaths = tmp_path / "deaths"
+    deaths.touch()
+    env = partial(Mortal, str(deaths), "raise", 5, 1_000)
+    model = ACER(env, home=home, actors=2, most_deaths=2, **{**SMALL, "trajectory_length": 10})
+    with pytest.raises(EnvironmentFault, match=r"died 2 times in a row.*the gearbox is stuck"):
+        model.learn(1_000, out=tmp_path / "run")
+
+
+def test_numbers_that_are_not_finite_end_the_run_of_all(tmp_path):
+    model = ACER("CartPole-v1", home="shared", actors=2, most_skipped=2, **SMALL)
+    model._training.home.theta.fill_(float("nan"))
+    with pytest.raises(LearningFault):
+        model.learn(2_000, out=tmp_path / "run")
+
+
+COMMAND = [sys.executable, "-m", "acer", "train", "CartPole-v1", "--home", "shared", "--quiet", "--out", "run"]
+FLAGS = ["--envs-per-actor", "4", "--hidden", "16"]
+
+
+def began(run: Path, process: "subprocess.Popen[bytes]") -> None:
+    """Waits until a run has written something down."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None:
+        if (run / "progress.csv").exists() and len((run / "progress.csv").read_text().splitlines()) > 1:
+            return
+        time.sleep(0.1)
+    pytest.fail("the run did not begin")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_its_run(number, tmp_path):
+    """Ctrl-C and SIGTERM save and end every process; if the run is killed, its processes end by themselves."""
+    shared_before = set(os.listdir("/dev/shm"))
+    process = subprocess.Popen([*COMMAND, *FLAGS, "--actors", "3", "--steps", "10000000"], cwd=tmp_path,
+                               stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
+    began(tmp_path / "run", process)
+    below = children(process.pid)
+    assert len(actors(process.pid)) == 3
+    if number == signal.SIGINT:  # as a terminal does: to everybody
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    until = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in below) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
+    assert not {name for name in set(os.listdir("/dev/shm")) - shared_before if name.startswith("torch")}
+    if number != signal.SIGKILL:
+        assert process.returncode == 130 and b"acer resume run" in said, said
+        _, state = checkpoint.find(tmp_path / "run", pytest.fail)
+        assert len(state["random_streams"]) == 3
+
+
+@pytest.mark.slow
+def test_a_kill_every_five_seconds_for_two_minutes(tmp_path):
+    """The run goes on, no step is counted twice, and CartPole still reaches its mark."""
+    process = subprocess.Popen([*COMMAND, "--envs-per-actor", "4", "--actors", "4", "--steps", "400000"],
+                               cwd=tmp_path, stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
+    began(tmp_path / "run", process)
+    said: list[bytes] = []
+    reader = threading.Thread(target=lambda: said.extend(process.stderr))
+    reader.start()
+    rng, kills, until = np.random.default_rng(0), 0, time.monotonic() + 120
+    while time.monotonic() < until and process.poll() is None:
+        time.sleep(5)
+        alive = actors(process.pid)
+        if alive and process.poll() is None:
+            os.kill(int(rng.choice(alive)), signal.SIGKILL)
+            kills += 1
+    assert process.wait(600) == 0
+    reader.join()
+    text = b"".join(said).decode()
+    assert kills >= 15 and len(re.findall("a new one starts", text)) >= kills - 1
+    rows = list(csv.DictReader((tmp_path / "run" / "progress.csv").open()))
+    counted = [int(row["steps"]) for row in rows]
+    assert counted == sorted(set(counted))
+    lengths = sum(int(row["length"]) for row in csv.DictReader((tmp_path / "run" / "episodes.csv").open()))
+    assert lengths <= counted[-1]  # an episode of a killed actor is lost, none is counted twice
+    model = ACER.load(tmp_path / "run")
+    assert torch.isfinite(model._training.home.theta).all()
+    assert model.evaluate(100, seed=1000).mean >= CARTPOLE_MARK
+
+
+def test_a_lost_holder_sends_the_run_back_to_its_checkpoint(cluster, tmp_path, capfd):
+    """Its process killed in mid-run: the run goes on from the last checkpoint by itself."""
+
+    class Kill(Callback):
+        done = False
+
+        def on_rollout(self, training, report):
+            if training.steps > 2_000 and not self.done:
+                self.done = True
+                ray.kill(training._crew._holder)
+
+    killing = Kill()
+    model = ACER("CartPole-v1", home="ray", actors=2, checkpoint_every=500, steps=4_000, **SMALL)
+    model.learn(4_000, out=tmp_path / "run", callbacks=[killing])
+    assert killing.done and model.steps >= 4_000
+    assert "going on from" in " ".join(capfd.readouterr().err.split())
+    steps = [int(row["steps"]) for row in csv.DictReader((tmp_path / "run" / "progress.csv").open())]
+    assert steps == sorted(set(steps))
+    episodes = sum(1 for _ in (tmp_path / "run" / "episodes.csv").open()) - 1
+    assert episodes == model._training.meter.episodes
+
+
+@pytest.mark.slow
+def test_a_removed_node_loses_its_actors_only(tmp_path):
+    """Two Ray nodes on this machine: one goes in mid-run, another comes, and all actor-learners work again."""
+    from ray.cluster_utils import Cluster
+
+    ray.shutdown()
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    second = nodes.add_node(num_cpus=1)
+    ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR",
+             runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}})  # fmt: skip
+    seen: dict[str, list[int]] = {}
+
+    class Watch(Callback):
+        at = time.monotonic()
+        phase = "both"
+
+        def on_rollout(self, training, report):
+            members = training._crew.members
+            seen[self.phase] = [member.steps for member in members]
+            elapsed = time.monotonic() - self.at
+            if self.phase == "both" and elapsed > 10 and all(seen["both"]):
+                nodes.remove_node(second)
+                self.phase, self.at = "one", time.monotonic()
+            elif self.phase == "one" and elapsed > 25:
+                nodes.add_node(num_cpus=1)
+                self.phase, self.at = "again", time.monotonic()
+            elif self.phase == "again" and all(
+                now > then for now, then in zip(seen["again"], seen["one"], strict=True)
+            ):
+                return False
+            return elapsed < 90
+
+    try:
+        model = ACER("CartPole-v1", home="ray", actors=2, steps=10**8, **SMALL)
+        model.learn(10**8, out=tmp_path / "run", callbacks=[Watch()])
+        both, one, again = seen["both"], seen["one"], seen["again"]
+        assert sum(now > then + 1_000 for now, then in zip(one, both, strict=True)) == 1  # the other node's went on
+        assert all(now > then for now, then in zip(again, one, strict=True))
+        assert torch.isfinite(model._training.home.theta).all()
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+
+
+# ------------------------------------------------------------------ bad input
+
+
+def acer(*arguments, cwd, **environment):
+    return subprocess.run([sys.executable, "-m", "acer", *map(str, arguments)], cwd=cwd, capture_output=True, text=True,
+                          timeout=120, env={**os.environ, **environment}, check=False)  # fmt: skip
+
+
+def one_line(result, *words):
+    assert result.returncode == 2, result.stderr
+    lines = [line for line in result.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1 and lines[0].startswith("acer: "), result.stderr
+    assert all(word in lines[0] for word in words), lines[0]
+
+
+def test_ray_that_is_not_installed_is_named(tmp_path):
+    (tmp_path / "ray.py").write_text("raise ModuleNotFoundError(\"No module named 'ray'\", name='ray')")
+    result = acer("train", "CartPole-v1", "--home", "ray", "--out", "run", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    one_line(result, "pip install 'acer[ray]'")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_cluster_that_does_not_answer_is_named(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"127.0.0.1:{port}"
+    result = acer("train", "CartPole-v1", "--home", "ray", "--ray-address", address, "--out", "run", cwd=tmp_path)
+    one_line(result, address, "ray start --head")
+    assert not (tmp_path / "run").exists()
+
+
+def test_more_actors_than_the_cluster_has_cpus_are_refused(cluster):
+    with pytest.raises(SettingsError, match=r"50 actor-learners need 50 CPUs.*--cpus-per-actor"):
+        ACER("CartPole-v1", home="ray", actors=50, **SMALL).learn(100)
+
+
+@pytest.mark.parametrize("home", ["shared", "ray"])
+def test_more_actors_than_memory_holds_are_refused(home, tmp_path):
+    result = acer("train", "CartPole-v1", "--home", home, "--actors", 1_000_000, "--out", "run", cwd=tmp_path)
+    one_line(result, "GB", "fewer --actors")
+
+
+def test_an_environment_that_cannot_be_pickled_is_named():
+    lock = threading.Lock()
+
+    def make():
+        assert lock
+        return Mortal("x")
+
+    with pytest.raises(SettingsError, match="make cannot be sent to another process"):
+        ACER(make, home="shared", actors=2, **SMALL).learn(100)
+
+
+def test_settings_of_another_home_are_refused():
+    for settings, said in (
+        ({"actors": 4}, "--home shared and --home ray"),
+        ({"ray_address": "auto", "home": "shared"}, "--home ray"),
+        ({"overlap": False}, "--home ray"),
+        ({"home": "ray", "device": "cuda"}, "leave out --device"),
+        ({"home": "shared", "actors": -1}, "must not be negative"),
+    ):
+        with pytest.raises(SettingsError, match=said):
+            defaults("CartPole-v1", False, **settings)
+
+
+def test_the_papers_setting_is_one_line():
+    """16 actor-learners with one environment each, which update one by one."""
+    config = defaults("CartPole-v1", False, home="shared", actors=16, environments=1)
+    assert config.trajectories_per_update == 1
+
+
+def test_updates_of_other_processes_cannot_be_watched():
+    class Watch(Callback):
+        def on_update(self, training, diagnostics):
+            pass
+
+    with pytest.raises(SettingsError, match="on_update"):
+        ACER("CartPole-v1", home="shared", actors=2, **SMALL).learn(100, callbacks=[Watch()])
+
+
+def test_a_script_without_a_guard_is_told_so(tmp_path):
+    script = "from acer import ACER\nACER('CartPole-v1', home='shared', actors=2, hidden=(8,)).learn(500)\n"
+    (tmp_path / "script.py").write_text(script)
+    result = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+                            check=False)  # fmt: skip
+    assert result.returncode != 0 and "__main__" in result.stderr
+
+
+def test_processes_are_a_crew():
+    assert {"start", "wait", "fetch", "parts", "stop", "kill"} <= set(dir(Processes))
