@@ -12,31 +12,38 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 GAMES = ["pong", "breakout", "seaquest", "beam_rider", "space_invaders", "qbert", "montezuma_revenge"]
 FILE = Path("results/bench/replay_memory.csv")
 
 
-def weigh(game: str) -> list[object]:
-    import numpy as np
+def fill(learner: Any, rng: np.random.Generator) -> float:
+    """Plays at random until the replay memory is full; the seconds that storing took."""
+    actions = learner.agent.action.size
+    uniform = np.full((learner.config.environments, actions), -np.log(actions), np.float32)
+    adding = 0.0
+    while len(learner.replay) < learner.replay.slots * learner.config.environments:
+        trajectory, _ = learner.rollout.collect(lambda x: (rng.integers(actions, size=len(x)), uniform))
+        began = time.perf_counter()
+        learner.replay.add(trajectory)
+        adding += time.perf_counter() - began
+    return adding
 
+
+def weigh(game: str) -> list[object]:
     from acer.config import defaults
     from acer.training import Training
 
     training = Training(defaults(game, continuous=False, preset="atari"))
     learner, rng = training.learner, np.random.default_rng(0)
-    actions = training.agent.action.size
-    uniform = np.full((training.config.environments, actions), -np.log(actions), np.float32)
-    adding = 0.0
-    while len(learner.replay) < learner.replay.slots * training.config.environments:
-        trajectory, _ = learner.rollout.collect(lambda x: (rng.integers(actions, size=len(x)), uniform))
-        began = time.perf_counter()
-        learner.replay.add(trajectory)
-        adding += time.perf_counter() - began
+    adding = fill(learner, rng)
     stored = learner.replay.added * 20 * training.config.environments
-    state = learner.replay.state()
-    weight = sum(array.nbytes for array in state.values())
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - weight  # `state` itself is a second copy
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    arrays, blocks = learner.replay.state()
+    weight = sum(array.nbytes for array in arrays.values()) + sum(map(len, blocks))
     began = time.perf_counter()
     for _ in range(100):
         learner.replay.sample(rng, 16)

@@ -19,6 +19,8 @@ from acer.training import Training
 SMALL = {"environments": 2, "trajectories_per_update": 2, "hidden": (8,), "trajectory_length": 5,
          "replay_capacity": 100, "replay_start": 20, "checkpoint_minutes": 0.0, "eval_episodes": 1}  # fmt: skip
 
+FILES = (checkpoint.MODEL, checkpoint.RUN, checkpoint.REPLAY, checkpoint.BLOCKS)
+
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
@@ -121,7 +123,7 @@ def mutated_arrays(rng, path):
 
 def attack(rng, where):
     """One mutation of a real checkpoint; mostly with hashes that are right, for otherwise they end it at once."""
-    name = rng.choice([*checkpoint.FILES, checkpoint.STATE, checkpoint.STATE])
+    name = rng.choice([*FILES, checkpoint.STATE, checkpoint.STATE])
     path = where / name
     if name == checkpoint.STATE and rng.random() < 0.8:
         state = mutated_json(rng, json.loads(path.read_text()))
@@ -247,7 +249,7 @@ def test_pickles_are_not_opened(copy, tmp_path):
         def __reduce__(self):
             return open, (str(tmp_path / "harmed"), "w")
 
-    for name in checkpoint.FILES:
+    for name in FILES:
         (copy / name).write_bytes(pickle.dumps(Harm()))
     rehash(copy)
     refused(copy, "cannot be read")
