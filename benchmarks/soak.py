@@ -3,10 +3,10 @@
     python benchmarks/soak.py CartPole-v1 [MINUTES]
     python benchmarks/soak.py pong [MINUTES]
 
-Each is `acer train` with its preset and a checkpoint every minute, and on CartPole an evaluation now and then. The replay
-memory of pong is a tenth of the preset's, so that it is full after minutes and not after an hour. Every ten seconds:
-resident memory and open file handles, from /proc. Growth is that of the mean of the last tenth of the samples after the
-memory was full over the first tenth.
+Each is `acer train` with its preset and a checkpoint every minute, and on CartPole an evaluation now and then. The
+replay memory of pong is a tenth of the preset's, so that it is full after minutes and not after an hour. Every ten
+seconds: resident memory and open file handles, from /proc. Growth is that of the mean of the last tenth of the
+samples after the memory was full over the first tenth.
 """
 
 import csv

@@ -39,6 +39,8 @@ CALL = 0.5  # seconds that one call of an actor-learner lasts at least, in whole
 PROCESS_BYTES = 350 << 20  # of one actor-learner's process, measured with CartPole-v1
 LOST = "the process that held the parameters is gone"
 
+GONE = Death("its process or its node is gone")
+
 Array = NDArray[Any]
 
 
@@ -202,6 +204,7 @@ class Cluster(Team):
         worker: Any = ray.remote(Worker).options(num_cpus=config.cpus_per_actor, max_restarts=-1, max_task_retries=0)
         self._workers: list[Any] = [worker.remote() for _ in self.members]
         self._calls: dict[Any, int] = {}  # which actor's call will answer
+        self._gone: set[int] = set()  # whose processes are gone and have not yet answered again
         self._parts: list[Part | None] = [None] * len(self.members)
         self._stopped = False
 
@@ -221,23 +224,22 @@ class Cluster(Team):
 
     def parts(self) -> list[Part | None]:
         if not self._stopped:
-            here = [actor for actor, member in enumerate(self.members) if member.due is None]
+            here = set(range(len(self.members))) - self._gone
             asked = {actor: self._workers[actor].part.remote() for actor in here}
             until = time.monotonic() + PATIENCE
             self._parts = [self._part(asked.get(actor), until) for actor in range(len(self.members))]
         return self._parts
 
     def stop(self) -> list[Report]:
-        reports = []
         until = time.monotonic() + PATIENCE
-        while self._calls and time.monotonic() < until:
-            for actor, news in self._answers(1.0):
-                if isinstance(news, list):
-                    reports += [self._heard(actor, report) for report in news]
+        while set(self._calls.values()) - self._gone and time.monotonic() < until:
+            for actor, answer in self._answers(1.0):
+                for report in answer if isinstance(answer, list) else ():
+                    self._hear(actor, report)
         self.parts()
         self.fetch()
         self._stopped = True
-        return reports
+        return self._heard()
 
     def kill(self) -> None:
         for actor in (*self._workers, self._holder):
@@ -275,7 +277,10 @@ class Cluster(Team):
             return []
         first, _ = ray.wait(list(self._calls), timeout=seconds)
         ready = first and ray.wait(list(self._calls), num_returns=len(self._calls), timeout=0)[0]
-        return [(self._calls.pop(call), _answer(call)) for call in ready]
+        answers = [(self._calls.pop(call), _answer(call)) for call in ready]
+        for actor, answer in answers:
+            (self._gone.add if answer == GONE else self._gone.discard)(actor)
+        return answers
 
     def _part(self, asked: Any, until: float) -> Part | None:
         if asked is None:
@@ -293,7 +298,7 @@ def _answer(call: Any) -> list[Report] | Death:
     try:
         return ray.get(call)  # type: ignore[no-any-return]
     except RayActorError:
-        return Death("its process or its node is gone")
+        return GONE
     except RayTaskError as error:
         return Death(" ".join(str(error).splitlines()[-1:]), str(error))
 

@@ -118,7 +118,7 @@ class Job:
         agent = Agent(config, batch.observation, batch.action, 0, make_home)
         learner = ActorLearner(agent, batch, np.random.SeedSequence(self.entropy, spawn_key=key))
         if part is not None:
-            learner.restore(part)
+            warn_of_new_episodes(config, learner.restore(part))
         return learner
 
 
@@ -129,6 +129,15 @@ def check_memory(actors: int, each: int) -> None:
         raise SettingsError(
             f"{actors:,} actor-learners need about {actors * each / 1e9:,.1f} GB of memory and {free / 1e9:,.1f} are "
             "free: use fewer --actors with more --envs-per-actor"
+        )
+
+
+def warn_of_new_episodes(config: Config, episodes: int) -> None:
+    """Says that episodes could not be taken up."""
+    if episodes:
+        warn(
+            f"{config.env}: {episodes} of {config.environments} unfinished episodes cannot be played again (not all of "
+            "the environment's randomness is in its seed, or it is another one); new ones begin"
         )
 
 
@@ -188,33 +197,42 @@ class Team:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.members: Sequence[Member] = [Member() for _ in range(configuration.team_size(config))]
+        self._reports: list[Report] = []  # heard and not yet told
 
     def start(self, parts: Sequence[Part | None]) -> None:
         for actor in range(len(self.members)):
             self._start(actor, parts[actor] if actor < len(parts) else None)
 
     def wait(self) -> list[Report]:
-        reports = [self._heard(actor, report) for actor, report in self._news(0.2) if self._lives(actor, report)]
+        news = self._news(0.2)
+        for actor, what in news:
+            if isinstance(what, Report):
+                self._hear(actor, what)
+        for actor, what in news:
+            if isinstance(what, Death):
+                self._mourn(actor, what)
         for actor, member in enumerate(self.members):
             if member.due is not None and time.monotonic() >= member.due:
                 member.due = None
                 member.restarts += 1
                 self._start(actor, None)
-        return reports
+        return self._heard()
 
-    def _heard(self, actor: int, report: Any) -> Report:
+    def _hear(self, actor: int, report: Report) -> None:
         member = self.members[actor]
         member.steps += report.steps
         member.deaths = 0
         if report.episodes:
             member.last_return = report.episodes[-1][0]
-        return report  # type: ignore[no-any-return]
+        self._reports.append(report)
 
-    def _lives(self, actor: int, news: Any) -> bool:
-        """Whether this is a report. A death is told, and answered by a new start or by the run's end."""
-        if isinstance(news, Report):
-            return True
-        member, death = self.members[actor], news
+    def _heard(self) -> list[Report]:
+        reports, self._reports = self._reports, []
+        return reports
+
+    def _mourn(self, actor: int, death: Death) -> None:
+        """Tells of a death, and answers it by a new start or by the run's end."""
+        member = self.members[actor]
         member.deaths += 1
         if death.trace:
             warn(death.trace.rstrip())
@@ -227,7 +245,6 @@ class Team:
         pause = min(LONGEST_PAUSE, 0.25 * 2**member.deaths)
         member.due = time.monotonic() + pause
         warn(f"actor-learner {actor} died ({death.reason}); a new one starts in {pause:.1f} s, its memory empty")
-        return False
 
     def _start(self, actor: int, part: Part | None) -> None:
         """Sets one actor-learner to work."""
@@ -279,8 +296,11 @@ class Processes(Team):
             if self._parts[actor] is not None:
                 process.join(CLOSING)
         self.kill()
-        last, self._waiting = self._waiting, []
-        return [self._heard(actor, news) for actor, news in last if isinstance(news, Report)]
+        for actor, news in self._waiting:
+            if isinstance(news, Report):
+                self._hear(actor, news)
+        self._waiting = []
+        return self._heard()
 
     def kill(self) -> None:
         for process, _ in self._processes.values():

@@ -24,7 +24,7 @@ from acer.actor_learner import ActorLearner, Agent, Report, environments, learni
 from acer.callbacks import Callback
 from acer.checkpoint import Part, Snapshot
 from acer.config import Config
-from acer.crew import Alone, Crew, Processes
+from acer.crew import Alone, Crew, Processes, warn_of_new_episodes
 from acer.display import Display, warn
 from acer.envs import ActionSpec, EnvBatch, ObservationSpec, spaces_of
 from acer.envs.registry import EnvMaker
@@ -366,11 +366,7 @@ class Training:
                 self._parts = []
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, OSError) as error:
             raise CheckpointError(f"{where} is damaged: {type(error).__name__}: {error}") from None
-        if others:
-            warn(
-                f"{self.config.env}: {others} of {self.config.environments} unfinished episodes cannot be played "
-                "again (not all of the environment's randomness is in its seed, or it is another one); new ones begin"
-            )
+        warn_of_new_episodes(self.config, others)
 
     def load_model(self, where: Path, state: dict[str, Any]) -> None:
         """Takes over the networks and the optimiser's statistics only."""

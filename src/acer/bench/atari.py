@@ -25,8 +25,8 @@ def atari(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]
     for precision in ("float32", "bfloat16"):
         of = settings(precision)
         # Where bfloat16 is emulated it takes seconds for what float32 does in one.
-        measured, iterations = (6_400, 4) if precision == native else (1_920, 1)
-        contenders[f"acer {precision}"] = lambda of=of, n=measured: train(of, 1_280, n)  # type: ignore[misc]
+        measured, iterations = (4_800, 4) if precision == native else (320, 1)
+        contenders[f"acer {precision}"] = lambda of=of, n=measured: train(of, 960, n)  # type: ignore[misc]
         contenders[f"roofline {precision}"] = lambda of=of, n=iterations: roofline(of, n)  # type: ignore[misc]
     if peers:
         python = peer_python("pfrl", PFRL, say)
