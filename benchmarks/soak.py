@@ -4,7 +4,7 @@
     python benchmarks/soak.py pong [MINUTES]
 
 Each is `acer train` with its preset and a checkpoint every minute, and on CartPole an evaluation now and then. The
-replay memory of pong is a tenth of the preset's, so that it is full after minutes and not after an hour. Every ten
+replay memory of pong is a fiftieth of the preset's, so that it is full after minutes and not after an hour. Every ten
 seconds: resident memory and open file handles, from /proc. Growth is that of the mean of the last tenth of the
 samples after the memory was full over the first tenth.
 """
@@ -19,9 +19,9 @@ from pathlib import Path
 RESULTS = Path("results/reliability")
 FLAGS = {
     "CartPole-v1": ["--eval-every", "200000", "--log-every", "20000"],
-    "pong": ["--replay-capacity", "5000", "--replay-start", "2000", "--log-every", "5000"],
+    "pong": ["--replay-capacity", "1000", "--replay-start", "2000", "--log-every", "5000"],
 }
-FULL = {"CartPole-v1": 16 * 5_000, "pong": 16 * 5_000}  # steps after which the replay memory is full
+FULL = {"CartPole-v1": 16 * 5_000, "pong": 16 * 1_000}  # steps after which the replay memory is full
 
 
 def steps_of(run: Path) -> int:

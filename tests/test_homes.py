@@ -19,7 +19,7 @@ import torch
 from acer import ACER, Callback, checkpoint
 from acer.config import defaults
 from acer.crew import Processes
-from acer.errors import EnvironmentFault, LearningFault, SettingsError
+from acer.errors import CheckpointError, EnvironmentFault, LearningFault, SettingsError
 from acer.normalizer import Moments
 from acer.parameters import Constants, Local, Memory, Shared
 from acer.training import Training
@@ -139,6 +139,14 @@ def test_a_run_of_many_is_taken_up_again(home, tmp_path, request):
     assert len(steps) == again.meter.episodes
     local = ACER.load(tmp_path / "run")  # the model alone needs no crew
     assert local.evaluate(2).mean > 0
+
+
+def test_a_part_that_is_missing_is_named(tmp_path):
+    ACER("CartPole-v1", home="shared", actors=2, **SMALL).learn(600, out=tmp_path / "run")
+    where, _ = checkpoint.find(tmp_path / "run", pytest.fail)
+    (where / "actor-1.replay.blocks").unlink()
+    with pytest.raises(CheckpointError, match=r"actor-1\.replay\.blocks is missing"):
+        Training.resume(tmp_path / "run")
 
 
 def test_shared_moments_are_those_of_everything_observed():

@@ -343,8 +343,12 @@ def check_model(directory: Path, expected: dict[str, tuple[tuple[int, ...], str]
                 )
 
 
-def read_parts(directory: Path, state: dict[str, Any]) -> list[Part | None]:
+def read_parts(directory: Path, state: dict[str, Any], actors: int) -> list[Part | None]:
     """What each actor-learner had beside the parameters; None for those of which nothing was saved."""
+    saved = [actor for actor, streams in enumerate(state["random_streams"]) if streams is not None]
+    files = {_of_actor(actor, name) for actor in saved for name in (RUN, REPLAY, BLOCKS)}
+    if len(state["random_streams"]) != actors or files | {MODEL} != state["files"].keys():
+        raise CheckpointError(f"{directory / STATE} is damaged: its files are not those of {actors} actor-learners")
     return [
         None if streams is None else Part(
             read_arrays(directory / _of_actor(actor, RUN)),

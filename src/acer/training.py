@@ -358,11 +358,12 @@ class Training:
             self.meter.restore(state["meter"])
             self._rows = {name: int(state["rows"][name]) for name in self._rows}
             self._row_at = int(state["row_at"])
-            self._parts = checkpoint.read_parts(where, state)
+            self._parts = checkpoint.read_parts(where, state, configuration.team_size(self.config))
             if self.config.home == "local":
                 (part,) = self._parts
-                if part is not None:
-                    others = self.learner.restore(part)
+                if part is None:
+                    raise CheckpointError(f"{where} is a model without its run")
+                others = self.learner.restore(part)
                 self._parts = []
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, OSError) as error:
             raise CheckpointError(f"{where} is damaged: {type(error).__name__}: {error}") from None
