@@ -7,8 +7,8 @@ A run is one of
   `NAME.eval.csv` and films or pictures whose names begin with `NAME.`;
 - a file `NAME.csv` alone with the columns of `progress.csv`: its environment is read from its name.
 
-Other pictures, films and CSV files belong to the experiment as a whole, which need not have runs then. Files may come from strangers: symbolic links
-are not followed, and nothing that is found is run.
+Other pictures, films and CSV files belong to the experiment as a whole, which need not have runs then. Files may come
+from strangers: symbolic links are not followed, and nothing that is found is run.
 """
 
 import csv

@@ -500,6 +500,11 @@
 
     /** Thin curves first, medians over them, evaluations on top. */
     paint(context) {
+      if (!this.lines.length) {
+        const { left, right, top, bottom } = this.frame;
+        Object.assign(context, { fillStyle: resolved("var(--quiet)"), textAlign: "center", textBaseline: "middle" });
+        context.fillText("nothing to draw is switched on", (left + right) / 2, (top + bottom) / 2);
+      }
       context.save();
       this.clip(context);
       for (const { group, curve } of this.lines) {
@@ -880,7 +885,7 @@
 
   function overview() {
     const place = byId("overview");
-    place.hidden = environments.length < 2;
+    place.hidden = environments.length < 2 || !content.metrics.length;
     if (place.hidden) return;
     for (const env of environments) {
       const open = (event) => {
