@@ -11,6 +11,7 @@
   const COLOURS = 8; // --series-0 to --series-7 in the style
   const DASHES = [[], [7, 4], [2, 3]]; // of the first eight groups, of the next eight, and so on
   const GRID = 256; // points of a median
+  const SPIKY = new Set(["explained_variance", "kl", "q_loss", "grad_norm"]); // whose axes leave out far outliers
   const SHORT_LIST = 24; // rows that are shown without being asked for
 
   const state = {
@@ -253,14 +254,14 @@
 
   // ---------------------------------------------------------------- axes
 
-  /** Round numbers that cover a range, about as many as wanted, and the distance between them. */
+  /** Round numbers inside a range, about as many as wanted, and the distance between them. */
   function ticks([least, greatest], wanted) {
     const raw = (greatest - least) / Math.max(1, wanted);
     const power = 10 ** Math.floor(Math.log10(raw));
     const step = power * [1, 2, 2.5, 5, 10].find((factor) => factor * power >= raw * 0.9999);
-    const values = [];
-    for (let i = Math.ceil(least / step - 1e-9); i * step <= greatest + step * 1e-9; i += 1) values.push(i * step);
-    return { values, step };
+    const first = Math.ceil(least / step - 1e-9);
+    const count = Math.min(50, Math.floor(greatest / step + 1e-9) - first + 1);
+    return { values: Array.from({ length: count }, (_, i) => (first + i) * step), step };
   }
 
   /** A tick's text with as many decimals as its distance from the next one needs. */
@@ -288,19 +289,19 @@
   const xText = (x) => (state.x === "steps" ? `${whole(x)} steps` : duration(x));
 
   /**
-   * The range of y that shows the values: all of them, or, where a few lie far outside, the middle 98 %.
-   * Returns {range, cut}.
+   * The range of y that shows the values, as {range, cut}. Where `spikes` are expected, a few values that lie far
+   * outside the middle 90 % do not flatten the rest: they are cut off.
    */
-  function fittedRange(values) {
+  function fittedRange(values, spikes) {
     const sorted = ascending(values);
     let [least, greatest] = [sorted[0], sorted.at(-1)];
-    const [low, high] = [quantile(sorted, 0.01), quantile(sorted, 0.99)];
-    const cut = high > low && greatest - least > 4 * (high - low);
-    if (cut) [least, greatest] = [low, high];
-    if (greatest === least) [least, greatest] = [least - (Math.abs(least) || 1) * 0.1, greatest + (Math.abs(greatest) || 1) * 0.1];
+    const [low, high] = [quantile(sorted, 0.05), quantile(sorted, 0.95)];
+    const cut = spikes && high > low && greatest - least > 4 * (high - low);
+    if (cut) [least, greatest] = [Math.max(least, low - (high - low) / 2), Math.min(greatest, high + (high - low) / 2)];
+    const size = Math.max(Math.abs(least), Math.abs(greatest)) || 1;
+    if (greatest - least < size * 1e-6) [least, greatest] = [least - size * 0.1, greatest + size * 0.1];
     const room = (greatest - least) * 0.06;
-    // A quantity that is never negative keeps 0 as its floor.
-    const floor = sorted[0] >= 0 && least - room < 0 ? 0 : least - room;
+    const floor = sorted[0] >= 0 && least - room < 0 ? 0 : least - room; // what is never negative stands on 0
     return { range: [floor, greatest + room], cut };
   }
 
@@ -342,7 +343,6 @@
     constructor(env, metric, title, kind = "") {
       Object.assign(this, { env, metric, yRange: null, cursor: null, drag: null, lines: [], medians: new Map() });
       Object.assign(this, { stale: true, visible: false, frame: null });
-      this.title = title;
       this.about = make("p", { class: "about" });
       this.resetButton = make("button", { type: "button", class: "reset", hidden: true, click: () => this.reset() }, "Reset");
       this.base = make("canvas", { "aria-hidden": "true" });
@@ -404,7 +404,8 @@
             within(evaluationsOf(run).map((one) => [one[state.x], one.return_mean])).map((point) => ({ group, point })))
         : [];
       const values = this.lines.flatMap(({ curve }) => this.visibleValues(curve, xRange));
-      const fitted = fittedRange([...values, ...this.dots.map((dot) => dot.point[1]), ...(values.length ? [] : [0, 1])]);
+      if (!values.length) values.push(0, 1);
+      const fitted = fittedRange([...values, ...this.dots.map((dot) => dot.point[1])], SPIKY.has(metric.name));
       const cut = fitted.cut && !this.yRange;
       this.medians = this.medianLines(xRange);
 
@@ -412,7 +413,7 @@
       this.frame = this.axes(context, xRange, this.yRange ?? fitted.range);
       this.paint(context);
       this.drawOver();
-      this.about.textContent = metric.about + (cut ? "; the axis holds the middle 98 % of the values" : "");
+      this.about.textContent = metric.about + (cut ? "; far outliers lie beyond the axis" : "");
       this.resetButton.hidden = !this.env.range && !this.yRange;
       this.plot.setAttribute("aria-label", this.description(metric));
       Object.assign(this.plot.dataset, {
@@ -603,12 +604,13 @@
       return best;
     }
 
-    /** Each group's value at x. */
+    /** Each group's value at x, where at least half of its curves have one. */
     valuesAt(x) {
       return groups.flatMap((group) => {
         const lines = this.lines.filter((line) => line.group === group);
         const values = lines.map((line) => valueAt(line.curve, x)).filter((value) => value !== null);
-        return values.length ? [{ group, value: median(values), count: values.length }] : [];
+        const enough = values.length > 0 && values.length * 2 >= lines.length;
+        return enough ? [{ group, value: median(values), count: values.length }] : [];
       });
     }
 
@@ -631,10 +633,13 @@
 
     /** A sentence for those who do not see the chart. */
     description(metric) {
-      const x = this.frame.xRange[1];
-      const values = this.valuesAt(x).map(({ group, value }) => `${group} ${number(value)}`);
-      return `${metric.label} against ${state.x}, ${this.env.name}. ${plural(this.lines.length, "curve")}. ` +
-        (values.length ? `At ${xText(x)}: ${values.join(", ")}. ` : "") +
+      const last = groups.flatMap((group) => {
+        const ends = this.lines.filter((line) => line.group === group).map((line) => line.curve.y.at(-1));
+        return ends.length ? [`${group} ${number(median(ends))}`] : [];
+      });
+      const against = state.x === "steps" ? "steps" : "time";
+      return `${metric.label} against ${against}, ${this.env.name}, ${plural(this.lines.length, "curve")}. ` +
+        (last.length ? `Last values: ${last.join(", ")}. ` : "") +
         "Arrow keys read values, plus and minus zoom, 0 resets.";
     }
 
@@ -720,7 +725,8 @@
         this.drag = null;
         show(null);
       });
-      this.plot.addEventListener("pointerleave", () => !this.drag && show(null));
+      // A finger that is lifted leaves the read-out standing until something else is touched.
+      this.plot.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && !this.drag && show(null));
       this.plot.addEventListener("blur", () => show(null));
       this.plot.addEventListener("dblclick", () => this.reset());
       this.plot.addEventListener("keydown", (event) => this.key(event));
