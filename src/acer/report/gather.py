@@ -91,8 +91,8 @@ class Findings:
 def gather(directories: Sequence[Path]) -> Findings:
     """Reads everything below the directories; a file that cannot be read or believed is named in the error."""
     for directory in directories:
-        if not directory.is_dir():
-            raise SettingsError(f"{directory}: {'is not a' if directory.exists() else 'no such'} directory")
+        if not os.path.isdir(directory):
+            raise SettingsError(f"{directory}: {'is not a' if os.path.exists(directory) else 'no such'} directory")
     findings = Findings()
     roots = _outermost(directories)
     for root in roots:

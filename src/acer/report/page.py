@@ -6,6 +6,7 @@ and script whose hashes it names, and pictures and films that are in the file.
 """
 
 import base64
+import contextlib
 import hashlib
 import html
 import json
@@ -22,16 +23,20 @@ from acer.report.gather import gather
 
 def write(directories: Sequence[Path], output: Path, title: str | None = None) -> dict[str, Any]:
     """Writes the page about everything in the directories, whole or not at all; gives back what is on it."""
-    if output.is_dir() or not output.parent.is_dir():
-        problem = f"{output.parent} is not a directory" if not output.is_dir() else "it is a directory"
-        raise SettingsError(f"cannot write {output}: {problem}")
+    for wrong, problem in (
+        (os.path.isdir(output), "it is a directory"),
+        (not os.path.isdir(output.parent), f"{output.parent} is not a directory"),
+    ):
+        if wrong:
+            raise SettingsError(f"cannot write {output}: {problem}")
     shown = content(gather(directories), title or ", ".join(path.resolve().name for path in directories))
     partial = output.with_name(f".{output.name}.partial")
     try:
         partial.write_text(render(shown), encoding="utf-8", errors="replace", newline="\n")
         os.replace(partial, output)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
         raise SettingsError(f"cannot write {output}: {error.strerror}") from None
     return shown
 
