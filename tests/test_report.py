@@ -95,7 +95,7 @@ def test_an_experiment_is_gathered_from_any_depth(experiment):
     assert shown["environments"] == ["CartPole-v1", "fish"]
     assert shown["agents"] == ["acer", "a3c"]
     assert len(shown["runs"]) == 12
-    assert shown["runs"][0]["name"] == "runs/CartPole-v1-acer-0"
+    assert shown["runs"][0]["name"] == "CartPole-v1-acer-0"
     assert shown["differing"] == ["env", "algo", "seed"]
     assert shown["shared"] == {"learning_rate": "0.0007", "hidden": "64, 64", "workers": "no"}
     assert "RMSProp" in shown["about"]["learning_rate"]
@@ -146,7 +146,7 @@ def test_what_is_not_looked_at(experiment, tmp_path):
     (tmp_path / "runs" / "three").symlink_to(experiment)
     (tmp_path / "runs" / "secret.png").symlink_to(experiment / "study.png")
     shown = made(tmp_path)
-    assert [run["name"] for run in shown["runs"]] == ["runs/one"]
+    assert [run["name"] for run in shown["runs"]] == ["one"]
     assert shown["media"] == []
 
 
@@ -161,7 +161,7 @@ def test_equal_names_are_told_apart(tmp_path):
     for folder in "ab":
         write_run(tmp_path / folder / "runs" / "one")
     names = [run["name"] for run in made(tmp_path / "a" / "runs", tmp_path / "b" / "runs")["runs"]]
-    assert names == ["runs/one", "runs/one (2)"]
+    assert names == ["one", "one (2)"]
 
 
 def test_numbers_in_names_sort_as_people_count(tmp_path):
@@ -409,11 +409,13 @@ def drawn(browser, plot):
     browser.box(plot)
     return browser.evaluate(f"""(() => {{
         const canvas = document.querySelector({json.dumps(plot + " canvas")});
-        const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", {{willReadFrequently: true}});
+        copy.drawImage(canvas, 0, 0);
+        const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
         let count = 0;
         for (let i = 0; i < pixels.length; i += 4) {{
-            const colour = pixels.slice(i, i + 3);
-            if (pixels[i + 3] > 99 && Math.max(...colour) - Math.min(...colour) > 60) count += 1;
+            const [r, g, b] = [pixels[i], pixels[i + 1], pixels[i + 2]];
+            if (pixels[i + 3] > 99 && Math.max(r, g, b) - Math.min(r, g, b) > 60) count += 1;
         }}
         return count;
     }})()""")
@@ -523,10 +525,10 @@ def test_pointing_reads_values(browser, study):
     browser.open(study, DESKTOP)
     browser.hover(FIRST, 0.5, 0.5)
     said = text_of(browser, f"{FIRST} .readout")
-    assert "steps" in said and "acer" in said and "a3c" in said and "median of 3" in said
+    assert "steps" in said and "acer" in said and "a3c" in said and "medians" in said
     at = float(re.search(r"([\d,]+) steps", said)[1].replace(",", ""))
     assert 20_000 < at < 40_000
-    value = float(re.search(r"a3c\s*median of 3\s+([\d.]+)", said)[1])
+    value = float(re.search(r"a3c\s+([\d.]+)", said)[1])
     assert value == pytest.approx(500 * at / 60_000, abs=40)
     browser.hover("h1", 0.5, 0.5)
     assert browser.evaluate(f"document.querySelector('{FIRST} .readout').hidden")
@@ -536,10 +538,10 @@ def test_pointing_reads_values(browser, study):
 def test_the_keyboard_reads_and_zooms(browser, study):
     browser.open(study, DESKTOP)
     browser.evaluate(f"document.querySelector('{FIRST}').focus()")
-    for _ in range(3):
+    for _ in range(5):
         browser.press("ArrowRight")
     spoken = text_of(browser, "#overview .chart:nth-child(1) output")
-    assert re.match(r"3,[\d]+ steps: acer [\d.]+, a3c [\d.]+", spoken)
+    assert re.match(r"6,[\d]+ steps: acer [\d.]+, a3c [\d.]+", spoken)
     browser.press("+")
     assert numbers(browser, FIRST, "x")[1] < 40_000
     browser.press("0")

@@ -105,7 +105,7 @@ def gather(directories: Sequence[Path]) -> Findings:
                 f"no runs in {root}: a run is a directory with config.json and progress.csv, "
                 "or NAME.csv with such columns beside NAME.json"
             )
-    findings.runs = _distinct(findings.runs)
+    findings.runs = _told_apart(findings.runs)
     return findings
 
 
@@ -138,14 +138,16 @@ def _name(path: Path, root: Path, alone: bool) -> str:
     return f"{root.resolve().name}/{inside}".rstrip("/")
 
 
-def _distinct(runs: Iterable[Run]) -> list[Run]:
-    """The runs, those of the same name told apart by a number."""
+def _told_apart(runs: Sequence[Run]) -> list[Run]:
+    """The runs without the directory that all their names begin with, those of the same name with a number."""
+    common = os.path.commonpath([os.path.dirname(run.name) for run in runs]) if runs else ""
     count: dict[str, int] = {}
-    named = []
+    renamed = []
     for run in runs:
-        count[run.name] = count.get(run.name, 0) + 1
-        named.append(run if count[run.name] == 1 else replace(run, name=f"{run.name} ({count[run.name]})"))
-    return named
+        name = run.name.removeprefix(f"{common}/" if common else "")
+        count[name] = count.get(name, 0) + 1
+        renamed.append(replace(run, name=name if count[name] == 1 else f"{name} ({count[name]})"))
+    return renamed
 
 
 def _add(folder: Path, files: dict[str, Path], call: Callable[[Path], str], findings: Findings) -> None:

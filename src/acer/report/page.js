@@ -62,19 +62,19 @@
     return node;
   }
 
-  /** A table in a frame that scrolls sideways by itself; cells are text, nodes, or {text, note, mark}. */
-  function table(header, rows, caption = null) {
+  /** A table in a frame that scrolls by itself; cells are text, nodes, or {text, note, mark}. */
+  function table(header, rows, caption = null, kind = "") {
     const numeric = header.map((_, i) => rows.length > 0 && rows.every((row) => isNumeric(row[i])));
-    const kind = (i) => (numeric[i] ? "number" : null);
+    const align = (i) => (numeric[i] ? "number" : null);
     return make(
       "div",
-      { class: "table-frame", tabindex: 0, role: "region", "aria-label": caption || header.join(", ") },
+      { class: `table-frame ${kind} ${rows.length > SHORT_LIST ? "long" : ""}`, tabindex: 0, role: "region", "aria-label": caption || header.join(", ") },
       make(
         "table",
         {},
         caption ? make("caption", {}, caption) : null,
-        make("thead", {}, make("tr", {}, ...header.map((text, i) => make("th", { scope: "col", class: kind(i) }, text)))),
-        make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell, i) => tableCell(cell, kind(i)))))),
+        make("thead", {}, make("tr", {}, ...header.map((text, i) => make("th", { scope: "col", class: align(i) }, text)))),
+        make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell, i) => tableCell(cell, align(i)))))),
       ),
     );
   }
@@ -94,13 +94,13 @@
   const minus = (text) => text.replace(/-/g, "−");
   const whole = (value) => (value === null ? "–" : minus(Math.round(value).toLocaleString("en")));
 
-  /** A number for reading: four digits or so. */
+  /** A number for reading: three or four digits. */
   function number(value) {
     if (value === null || value === undefined) return "–";
     const size = Math.abs(value);
     if (size !== 0 && (size < 1e-3 || size >= 1e7)) return minus(value.toExponential(2));
-    const digits = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 ? 2 : 4;
-    return minus(value.toLocaleString("en", { maximumFractionDigits: digits }));
+    const digits = size >= 1000 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 4;
+    return minus(value.toLocaleString("en", { minimumFractionDigits: size >= 1 ? digits : 0, maximumFractionDigits: digits }));
   }
 
   function duration(seconds) {
@@ -339,8 +339,9 @@
   }
 
   class Chart {
-    /** `metric` is a function, for the overview's can be chosen. */
+    /** `metric` is a function, for the overview's can be chosen; so its meaning is not explained at each chart. */
     constructor(env, metric, title, kind = "") {
+      this.explained = kind !== "";
       Object.assign(this, { env, metric, yRange: null, cursor: null, drag: null, lines: [], medians: new Map() });
       Object.assign(this, { stale: true, visible: false, frame: null });
       this.about = make("p", { class: "about" });
@@ -413,7 +414,8 @@
       this.frame = this.axes(context, xRange, this.yRange ?? fitted.range);
       this.paint(context);
       this.drawOver();
-      this.about.textContent = metric.about + (cut ? "; far outliers lie beyond the axis" : "");
+      const notes = [this.explained ? metric.about : "", cut ? "far outliers lie beyond the axis" : ""].filter(Boolean);
+      this.about.textContent = notes.join("; ");
       this.resetButton.hidden = !this.env.range && !this.yRange;
       this.plot.setAttribute("aria-label", this.description(metric));
       Object.assign(this.plot.dataset, {
@@ -461,7 +463,7 @@
     axes(context, xRange, yRange) {
       const { clientWidth: width, clientHeight: height } = this.plot;
       const [top, bottom] = [10, height - 36];
-      const across = ticks(yRange, Math.max(2, (bottom - top) / 44));
+      const across = ticks(yRange, Math.max(2, (bottom - top) / 32));
       context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
       const texts = across.values.map((value) => tickText(value, across.step));
       const left = Math.ceil(Math.max(24, ...texts.map((text) => context.measureText(text).width))) + 10;
@@ -470,7 +472,7 @@
       this.frame = frame;
 
       const { unit, suffix, name } = xUnit(xRange[1]);
-      const along = ticks([xRange[0] / unit, xRange[1] / unit], Math.max(2, (right - left) / 84));
+      const along = ticks([xRange[0] / unit, xRange[1] / unit], Math.max(2, (right - left) / 64));
       context.lineWidth = 1;
       context.textBaseline = "middle";
       context.textAlign = "right";
@@ -514,7 +516,8 @@
       }
       for (const [group, curve] of this.medians) this.line(context, curve, look(group), 2.75, 1);
       context.restore();
-      for (const { group, point } of this.dots) this.dot(context, point, look(group).colour, 3.5);
+      const radius = this.dots.length > 12 ? 2.5 : 3.5;
+      for (const { group, point } of this.dots) this.dot(context, point, look(group).colour, radius);
     }
 
     /** Thin lines fade as there are more of them. */
@@ -617,16 +620,16 @@
     showReadout(context, x, px, near) {
       const values = this.valuesAt(x);
       for (const { group, value } of values) this.dot(context, [x, value], look(group).colour, 4);
-      const rows = values.map(({ group, value, count }) =>
-        make("tr", {}, make("td", {}, swatch(group)), make("td", {}, group, count > 1 ? make("small", {}, ` median of ${count}`) : null),
-          make("td", { class: "number" }, number(value))));
-      if (near && this.lines.length > 1)
-        rows.push(make("tr", { class: "near" }, make("td", {}, "▸"), make("td", {}, near.run.name),
-          make("td", { class: "number" }, number(valueAt(near.curve, x)))));
-      this.readout.replaceChildren(make("strong", {}, xText(x)), make("table", {}, make("tbody", {}, ...rows)));
+      const row = (mark, name, value, kind = null) =>
+        make("tr", { class: kind }, make("td", {}, mark), make("td", {}, name), make("td", { class: "number" }, number(value)));
+      const rows = values.map(({ group, value }) => row(swatch(group), group, value));
+      if (near && this.lines.length > 1) rows.push(row("▸", near.run.name, valueAt(near.curve, x), "near"));
+      const note = values.some(({ count }) => count > 1) ? make("small", {}, " medians") : null;
+      this.readout.replaceChildren(make("strong", {}, xText(x)), ...present([note]), make("table", {}, make("tbody", {}, ...rows)));
       this.readout.hidden = false;
       const width = this.readout.offsetWidth;
       const room = this.plot.clientWidth;
+      this.readout.classList.toggle("below", room < 2 * width); // where it would hide the curves
       const beside = px + 14 + width < room ? px + 14 : px - 14 - width;
       this.readout.style.left = `${Math.max(0, Math.min(beside, room - width))}px`;
     }
@@ -829,6 +832,7 @@
     byId("metric").append(...options(content.metrics.map(({ name, label }) => [name, label])));
     byId("metric").addEventListener("change", (event) => {
       state.metric = event.target.value;
+      explain();
       for (const chart of charts) chart.yRange = null;
       redraw();
     });
@@ -893,6 +897,9 @@
     const place = byId("overview");
     place.hidden = environments.length < 2 || !content.metrics.length;
     if (place.hidden) return;
+    explain();
+    const grid = place.querySelector(".grid");
+    grid.classList.toggle("pairs", [2, 4].includes(environments.length));
     for (const env of environments) {
       const open = (event) => {
         event.preventDefault();
@@ -902,8 +909,14 @@
         details.querySelector("summary").focus({ preventScroll: true });
       };
       const link = make("a", { href: `#env-${env.index}`, click: open }, env.name);
-      place.append(new Chart(env, () => state.metric, make("h3", {}, link)).node);
+      grid.append(new Chart(env, () => state.metric, make("h3", {}, link)).node);
     }
+  }
+
+  /** Says what the overview shows. */
+  function explain() {
+    const { label, about } = content.metrics.find(({ name }) => name === state.metric);
+    byId("overview-about").replaceChildren(make("strong", {}, label), `: ${about}.`);
   }
 
   function details() {
@@ -1034,29 +1047,38 @@
 
   // ---- results, settings, figures, tables
 
-  /** Median, range and number of one result over runs, as a table's cell. */
-  function spread(some, result) {
+  /** Median and range of one result over runs, and their number if wanted, as a table's cell. */
+  function spread(some, result, counted) {
     const values = ascending(present(some.map((run) => run[result])));
     if (!values.length) return { text: "–", value: null };
-    const range = values.length > 1 ? `${number(values[0])} to ${number(values.at(-1))}, ${values.length} runs` : null;
-    return { text: number(median(values)), note: range, value: median(values) };
+    const range = `${number(values[0])} to ${number(values.at(-1))}${counted ? `, ${values.length} runs` : ""}`;
+    return { text: number(median(values)), note: values.length > 1 ? range : null, value: median(values) };
   }
 
   function summary() {
     if (runs.length < 2) return;
     const place = byId("summary");
     place.hidden = false;
-    const matrix = (result, caption) => {
-      const rows = environments.map((env) => {
-        const cells = content.agents.map((agent) => spread(env.runs.filter((run) => run.agent === agent), result));
-        const best = Math.max(...present(cells.map((cell) => cell.value)));
-        for (const cell of cells) cell.mark = content.agents.length > 1 && cell.value === best;
-        return [env.name, ...cells];
-      });
-      return table(["Environment", ...content.agents], rows, caption);
-    };
-    place.append(matrix("final", "Return over the last 100 training episodes: median over runs"));
-    if (runs.some((run) => run.evaluation !== null)) place.append(matrix("evaluation", "Last evaluation: median over runs"));
+    const evaluated = runs.some((run) => run.evaluation !== null);
+    if (content.agents.length === 1) {
+      const header = ["Environment", "Runs", "Return", ...(evaluated ? ["Evaluation"] : [])];
+      const cells = (env) => ["final", ...(evaluated ? ["evaluation"] : [])].map((result) => spread(env.runs, result, false));
+      const rows = environments.map((env) => [env.name, whole(env.runs.length), ...cells(env)]);
+      place.append(table(header, rows, "Last values: median and range over runs", "results"));
+      return;
+    }
+    place.append(resultsByAgent("final", "Return over the last 100 training episodes: median and range over runs"));
+    if (evaluated) place.append(resultsByAgent("evaluation", "Last evaluation: median and range over runs"));
+  }
+
+  /** A table of environments and agents; the best agent of each environment stands out. */
+  function resultsByAgent(result, caption) {
+    const rows = environments.map((env) => {
+      const cells = content.agents.map((agent) => spread(env.runs.filter((run) => run.agent === agent), result, true));
+      const best = Math.max(...present(cells.map((cell) => cell.value)));
+      return [env.name, ...cells.map((cell) => ({ ...cell, mark: cell.value === best }))];
+    });
+    return table(["Environment", ...content.agents], rows, caption, "results");
   }
 
   function settings() {
@@ -1067,11 +1089,11 @@
     const named = (name) => make("span", {}, make("code", {}, name), about.has(name) ? make("small", {}, about.get(name)) : null);
     if (content.differing.length) {
       const rows = content.differing.map((name) => [named(name), differences(name)]);
-      place.append(table(["What differs", "Values"], rows, "What differs between runs"));
+      place.append(table(["Setting", "Values"], rows, "What differs between runs", "settings"));
     }
     if (runs.length > 1 && shared.size) {
       const rows = [...shared].map(([name, value]) => [named(name), value]);
-      place.append(fold(`The same in every run (${shared.size})`, () => table(["Setting", "Value"], rows)));
+      place.append(fold(`The same in every run (${shared.size})`, () => table(["Setting", "Value"], rows, null, "settings")));
     }
     place.append(fold(runs.length > 1 ? "The whole configuration of one run" : "The whole configuration", () => wholeConfiguration(named)));
   }
@@ -1094,7 +1116,7 @@
     const show = (run) => {
       const values = new Map([...Object.entries(run.settings), ...Object.entries(content.shared)]);
       const rows = [...values].map(([name, value]) => [named(name), value]);
-      place.replaceChildren(rows.length ? table(["Setting", "Value"], rows) : make("p", {}, "No settings were found beside this run."));
+      place.replaceChildren(rows.length ? table(["Setting", "Value"], rows, null, "settings") : make("p", {}, "No settings were found beside this run."));
     };
     show(runs[0]);
     if (runs.length === 1) return place;
