@@ -491,7 +491,7 @@ def test_runs_and_agents_are_switched_on_and_off(browser, study):
 def test_the_x_axis_can_be_time(browser, study):
     browser.open(study, DESKTOP)
     browser.click("input[value=seconds]")
-    assert numbers(browser, FIRST, "x") == [0, 30.5]
+    assert numbers(browser, FIRST, "x") == [0, 31], "to the last evaluation"
     assert drawn(browser, FIRST) > 500
     browser.click("input[value=steps]")
     assert numbers(browser, FIRST, "x") == [0, 60_000]
@@ -618,6 +618,15 @@ def test_hostile_names_do_nothing_in_a_browser(browser, hostile, tmp_path):
     assert browser.evaluate("document.querySelectorAll('img').length") == 1
     assert fits(browser)
     assert browser.errors == []
+
+
+def test_the_policy_holds_even_where_escaping_would_fail(browser, study, tmp_path):
+    smuggled = "<script>window.hacked = 1</script><img src='http://localhost:9/x.png' onerror='window.hacked = 1'>"
+    (tmp_path / "page.html").write_text(study.read_text().replace("<main", smuggled + "<main"))
+    browser.open(tmp_path / "page.html", DESKTOP)
+    assert numbers(browser, FIRST, "curves") == [6]
+    assert browser.evaluate("window.hacked === undefined")
+    assert len(browser.errors) == 3 and all("Content Security Policy" in error for error in browser.errors)
 
 
 def test_a_page_without_runs_and_one_whose_runs_have_just_begun(browser, tmp_path):

@@ -66,15 +66,18 @@
   function table(header, rows, caption = null, kind = "") {
     const numeric = header.map((_, i) => rows.length > 0 && rows.every((row) => isNumeric(row[i])));
     const align = (i) => (numeric[i] ? "number" : null);
+    const classes = ["table-frame", kind, rows.length > SHORT_LIST ? "long" : ""].join(" ");
+    const titles = header.map((text, i) => make("th", { scope: "col", class: align(i) }, text));
+    const body = rows.map((row) => make("tr", {}, ...row.map((cell, i) => tableCell(cell, align(i)))));
     return make(
       "div",
-      { class: `table-frame ${kind} ${rows.length > SHORT_LIST ? "long" : ""}`, tabindex: 0, role: "region", "aria-label": caption || header.join(", ") },
+      { class: classes, tabindex: 0, role: "region", "aria-label": caption || header.join(", ") },
       make(
         "table",
         {},
         caption ? make("caption", {}, caption) : null,
-        make("thead", {}, make("tr", {}, ...header.map((text, i) => make("th", { scope: "col", class: align(i) }, text)))),
-        make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell, i) => tableCell(cell, align(i)))))),
+        make("thead", {}, make("tr", {}, ...titles)),
+        make("tbody", {}, ...body),
       ),
     );
   }
@@ -99,8 +102,9 @@
     if (value === null || value === undefined) return "–";
     const size = Math.abs(value);
     if (size !== 0 && (size < 1e-3 || size >= 1e7)) return minus(value.toExponential(2));
-    const digits = size >= 1000 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 4;
-    return minus(value.toLocaleString("en", { minimumFractionDigits: size >= 1 ? digits : 0, maximumFractionDigits: digits }));
+    const most = size >= 1000 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 4;
+    const options = { minimumFractionDigits: size >= 1 ? most : 0, maximumFractionDigits: most };
+    return minus(value.toLocaleString("en", options));
   }
 
   function duration(seconds) {
@@ -268,9 +272,9 @@
   function tickText(value, step, unit = 1, suffix = "") {
     const distance = step / unit;
     if (distance < 1e-5) return minus(value.toExponential(1));
+    const isEnough = (digits) => Math.abs(Number(distance.toFixed(digits)) - distance) <= distance * 1e-6;
     let decimals = 0;
-    while (decimals < 7 && Math.abs(Math.round(distance * 10 ** decimals) / 10 ** decimals - distance) > distance * 1e-6)
-      decimals += 1;
+    while (decimals < 7 && !isEnough(decimals)) decimals += 1;
     const options = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
     const text = (value / unit).toLocaleString("en", options);
     return minus(/[1-9]/.test(text) ? text + suffix : "0");
@@ -296,7 +300,7 @@
     const sorted = ascending(values);
     let [least, greatest] = [sorted[0], sorted.at(-1)];
     const [low, high] = [quantile(sorted, 0.05), quantile(sorted, 0.95)];
-    const cut = spikes && high > low && greatest - least > 4 * (high - low);
+    const cut = spikes && high > low && greatest - least > 6 * (high - low);
     if (cut) [least, greatest] = [Math.max(least, low - (high - low) / 2), Math.min(greatest, high + (high - low) / 2)];
     const size = Math.max(Math.abs(least), Math.abs(greatest)) || 1;
     if (greatest - least < size * 1e-6) [least, greatest] = [least - size * 0.1, greatest + size * 0.1];
@@ -338,6 +342,14 @@
     byId("reset-all").hidden = !environments.some((env) => env.range) && !charts.some((chart) => chart.yRange);
   }
 
+  function unzoom(some) {
+    for (const env of some) {
+      env.range = null;
+      for (const chart of env.charts) chart.yRange = null;
+    }
+    redraw();
+  }
+
   class Chart {
     /** `metric` is a function, for the overview's can be chosen; so its meaning is not explained at each chart. */
     constructor(env, metric, title, kind = "") {
@@ -345,7 +357,8 @@
       Object.assign(this, { env, metric, yRange: null, cursor: null, drag: null, lines: [], medians: new Map() });
       Object.assign(this, { stale: true, visible: false, frame: null });
       this.about = make("p", { class: "about" });
-      this.resetButton = make("button", { type: "button", class: "reset", hidden: true, click: () => this.reset() }, "Reset");
+      const reset = { type: "button", class: "reset", hidden: true, click: () => this.reset() };
+      this.resetButton = make("button", reset, "Reset");
       this.base = make("canvas", { "aria-hidden": "true" });
       this.over = make("canvas", { "aria-hidden": "true" });
       this.readout = make("div", { class: "readout", hidden: true });
@@ -399,11 +412,7 @@
         .map((run) => ({ run, group: groupOf(run), curve: curveOf(run, metric.name) }))
         .filter((line) => line.curve);
       const xRange = this.env.range ?? this.wholeRange();
-      const within = (points) => points.filter(([x]) => x >= xRange[0] && x <= xRange[1]);
-      this.dots = metric.name === "return_mean"
-        ? this.lines.flatMap(({ run, group }) =>
-            within(evaluationsOf(run).map((one) => [one[state.x], one.return_mean])).map((point) => ({ group, point })))
-        : [];
+      this.dots = metric.name === "return_mean" ? this.evaluations(xRange) : [];
       const values = this.lines.flatMap(({ curve }) => this.visibleValues(curve, xRange));
       if (!values.length) values.push(0, 1);
       const fitted = fittedRange([...values, ...this.dots.map((dot) => dot.point[1])], SPIKY.has(metric.name));
@@ -426,9 +435,20 @@
       });
     }
 
+    /** From 0 to the end of the longest run that is switched on, or to its last evaluation. */
     wholeRange() {
-      const ends = this.env.runs.filter(isShown).map((run) => run[state.x] ?? 0);
+      const ends = this.env.runs
+        .filter(isShown)
+        .flatMap((run) => [run[state.x] ?? 0, ...evaluationsOf(run).map((one) => one[state.x])]);
       return [0, Math.max(...ends, 0) || 1];
+    }
+
+    /** The evaluations inside a range of x. */
+    evaluations([least, greatest]) {
+      return this.lines.flatMap(({ run, group }) =>
+        evaluationsOf(run)
+          .map((one) => ({ group, point: [one[state.x], one.return_mean] }))
+          .filter(({ point: [x] }) => x >= least && x <= greatest));
     }
 
     /** The values of a curve inside a range of x, and those where it crosses the range's ends. */
@@ -538,7 +558,8 @@
       const last = Math.min(curve.x.length - 1, lastBelow(curve.x, xRange[1]) + 1);
       const points = [];
       for (let i = first; i <= last; i += 1) points.push(this.toPixels(curve.x[i], curve.y[i]));
-      Object.assign(context, { strokeStyle: resolved(colour), lineWidth: width, globalAlpha: strength, lineJoin: "round" });
+      Object.assign(context, { strokeStyle: resolved(colour), lineWidth: width, lineJoin: "round" });
+      context.globalAlpha = strength;
       context.setLineDash(dash);
       if (points.length === 1) this.dot(context, [curve.x[first], curve.y[first]], colour, width + 0.5);
       else strokePath(context, points);
@@ -620,12 +641,15 @@
     showReadout(context, x, px, near) {
       const values = this.valuesAt(x);
       for (const { group, value } of values) this.dot(context, [x, value], look(group).colour, 4);
-      const row = (mark, name, value, kind = null) =>
-        make("tr", { class: kind }, make("td", {}, mark), make("td", {}, name), make("td", { class: "number" }, number(value)));
+      const row = (mark, name, value, kind = null) => {
+        const cells = [make("td", {}, mark), make("td", {}, name), make("td", { class: "number" }, number(value))];
+        return make("tr", { class: kind }, ...cells);
+      };
       const rows = values.map(({ group, value }) => row(swatch(group), group, value));
       if (near && this.lines.length > 1) rows.push(row("▸", near.run.name, valueAt(near.curve, x), "near"));
-      const note = values.some(({ count }) => count > 1) ? make("small", {}, " medians") : null;
-      this.readout.replaceChildren(make("strong", {}, xText(x)), ...present([note]), make("table", {}, make("tbody", {}, ...rows)));
+      const note = values.some(({ count }) => count > 1) ? " medians" : "";
+      const head = [make("strong", {}, xText(x)), make("small", {}, note)];
+      this.readout.replaceChildren(...head, make("table", {}, make("tbody", {}, ...rows)));
       this.readout.hidden = false;
       const width = this.readout.offsetWidth;
       const room = this.plot.clientWidth;
@@ -692,9 +716,7 @@
     }
 
     reset() {
-      this.env.range = null;
-      for (const chart of this.env.charts) chart.yRange = null;
-      redraw();
+      unzoom([this.env]);
     }
 
     // ---- pointer and keyboard
@@ -814,8 +836,7 @@
       radio.disabled = !runs.some((run) => run.curves.some((block) => radio.value in block));
       radio.addEventListener("change", () => {
         state.x = radio.value;
-        for (const env of environments) env.range = null;
-        for (const chart of charts) chart.yRange = null;
+        unzoom(environments);
         forget();
       });
     }
@@ -823,11 +844,7 @@
       state.smoothing = Number(event.target.value);
       forget();
     });
-    byId("reset-all").addEventListener("click", () => {
-      for (const env of environments) env.range = null;
-      for (const chart of charts) chart.yRange = null;
-      redraw();
-    });
+    byId("reset-all").addEventListener("click", () => unzoom(environments));
     const options = (pairs) => pairs.map(([value, label]) => make("option", { value }, label));
     byId("metric").append(...options(content.metrics.map(({ name, label }) => [name, label])));
     byId("metric").addEventListener("change", (event) => {
@@ -839,7 +856,7 @@
     byId("metric-choice").hidden = environments.length < 2;
     const few = content.differing.filter((name) => {
       const count = new Set(runs.map((run) => setting(run, name))).size;
-      return !["env", "algo"].includes(name) && count <= COLOURS;
+      return !["env", "algo", "agent"].includes(name) && count <= COLOURS;
     });
     byId("colour").append(...options([["agent", "agent"], ...few.map((name) => [name, name])]));
     byId("colour").addEventListener("change", (event) => {
@@ -847,8 +864,7 @@
       state.hiddenGroups.clear();
       findGroups();
       legend();
-      for (const update of whenSwitched) update();
-      redraw();
+      switched();
     });
     byId("colour-choice").hidden = few.length === 0;
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
@@ -883,8 +899,8 @@
           switched();
         },
       });
-      const words = state.colour === "agent" ? group : `${state.colour} ${group}`;
-      return make("label", { class: "chip" }, box, swatch(group), make("span", {}, words), make("small", {}, whole(count(group))));
+      const words = make("span", {}, state.colour === "agent" ? group : `${state.colour} ${group}`);
+      return make("label", { class: "chip" }, box, swatch(group), words, make("small", {}, whole(count(group))));
     });
     const title = byId("legend-title");
     title.textContent = state.colour === "agent" ? "Agents" : state.colour;
@@ -930,14 +946,15 @@
         continue;
       }
       const agents = [...new Set(env.runs.map((run) => run.agent))];
-      const words = `${plural(env.runs.length, "run")}, ${agents.length > 4 ? plural(agents.length, "agent") : agents.join(", ")}`;
-      const title = [make("span", { class: "env-name" }, env.name), make("small", {}, words)];
+      const by = agents.length > 4 ? plural(agents.length, "agent") : agents.join(", ");
+      const title = [env.name, make("small", {}, `${plural(env.runs.length, "run")}, ${by}`)];
       place.append(fold(title, () => environmentParts(env), false, { class: "env", id: `env-${env.index}` }));
     }
   }
 
   function environmentParts(env) {
-    const metrics = content.metrics.filter(({ name }) => env.runs.some((run) => run.curves.some((block) => name in block)));
+    const has = (run, name) => run.curves.some((block) => name in block);
+    const metrics = content.metrics.filter(({ name }) => env.runs.some((run) => has(run, name)));
     const chart = ({ name, label }, kind) => new Chart(env, () => name, make("h3", {}, label), kind).node;
     const first = metrics.filter((metric) => metric.name === "return_mean").map((metric) => chart(metric, "large"));
     const others = metrics.filter((metric) => metric.name !== "return_mean").map((metric) => chart(metric, "small"));
@@ -970,7 +987,8 @@
     );
     const evaluated = env.runs.some((run) => run.evaluation !== null);
     const build = () => {
-      const header = ["Run", "Agent", ...names, "Steps", "Time", "Return", "Best", ...(evaluated ? ["Evaluation"] : [])];
+      const header = ["Run", "Agent", ...names, "Steps", "Time", "Return", "Best"];
+      if (evaluated) header.push("Evaluation");
       const boxes = env.runs.map((run) => runSwitch(run));
       const marks = env.runs.map(() => make("span", { class: "mark" }));
       const rows = env.runs.map((run, i) => [
@@ -1062,7 +1080,8 @@
     const evaluated = runs.some((run) => run.evaluation !== null);
     if (content.agents.length === 1) {
       const header = ["Environment", "Runs", "Return", ...(evaluated ? ["Evaluation"] : [])];
-      const cells = (env) => ["final", ...(evaluated ? ["evaluation"] : [])].map((result) => spread(env.runs, result, false));
+      const kinds = ["final", ...(evaluated ? ["evaluation"] : [])];
+      const cells = (env) => kinds.map((result) => spread(env.runs, result, false));
       const rows = environments.map((env) => [env.name, whole(env.runs.length), ...cells(env)]);
       place.append(table(header, rows, "Last values: median and range over runs", "results"));
       return;
@@ -1075,8 +1094,9 @@
   function resultsByAgent(result, caption) {
     const rows = environments.map((env) => {
       const cells = content.agents.map((agent) => spread(env.runs.filter((run) => run.agent === agent), result, true));
-      const best = Math.max(...present(cells.map((cell) => cell.value)));
-      return [env.name, ...cells.map((cell) => ({ ...cell, mark: cell.value === best }))];
+      const values = present(cells.map((cell) => cell.value));
+      const isBest = (cell) => values.length > 1 && cell.value === Math.max(...values);
+      return [env.name, ...cells.map((cell) => ({ ...cell, mark: isBest(cell) }))];
     });
     return table(["Environment", ...content.agents], rows, caption, "results");
   }
@@ -1084,18 +1104,23 @@
   function settings() {
     const place = byId("settings");
     place.hidden = false;
-    const shared = new Map(Object.entries(content.shared));
+    const shared = Object.entries(content.shared);
+    const differing = content.differing.map((name) => [name, differences(name)]);
+    if (differing.length) place.append(settingsTable(differing, "What differs between runs"));
+    if (runs.length > 1 && shared.length)
+      place.append(fold(`The same in every run (${shared.length})`, () => settingsTable(shared)));
+    const title = runs.length > 1 ? "The whole configuration of one run" : "The whole configuration";
+    place.append(fold(title, wholeConfiguration));
+  }
+
+  /** Settings with their values and their sentences. */
+  function settingsTable(pairs, caption = null) {
     const about = new Map(Object.entries(content.about));
-    const named = (name) => make("span", {}, make("code", {}, name), about.has(name) ? make("small", {}, about.get(name)) : null);
-    if (content.differing.length) {
-      const rows = content.differing.map((name) => [named(name), differences(name)]);
-      place.append(table(["Setting", "Values"], rows, "What differs between runs", "settings"));
-    }
-    if (runs.length > 1 && shared.size) {
-      const rows = [...shared].map(([name, value]) => [named(name), value]);
-      place.append(fold(`The same in every run (${shared.size})`, () => table(["Setting", "Value"], rows, null, "settings")));
-    }
-    place.append(fold(runs.length > 1 ? "The whole configuration of one run" : "The whole configuration", () => wholeConfiguration(named)));
+    const named = (name) => {
+      const note = about.has(name) ? make("small", {}, about.get(name)) : null;
+      return make("span", {}, make("code", {}, name), note);
+    };
+    return table(["Setting", "Value"], pairs.map(([name, value]) => [named(name), value]), caption, "settings");
   }
 
   /** A setting's values: with their environments if each has one, with their runs if they are few, else their range. */
@@ -1111,16 +1136,17 @@
     return `${values.length} values from ${values[0]} to ${values.at(-1)}`;
   }
 
-  function wholeConfiguration(named) {
+  function wholeConfiguration() {
     const place = make("div");
     const show = (run) => {
-      const values = new Map([...Object.entries(run.settings), ...Object.entries(content.shared)]);
-      const rows = [...values].map(([name, value]) => [named(name), value]);
-      place.replaceChildren(rows.length ? table(["Setting", "Value"], rows, null, "settings") : make("p", {}, "No settings were found beside this run."));
+      const pairs = [...Object.entries(run.settings), ...Object.entries(content.shared)];
+      const nothing = make("p", {}, "No settings were found beside this run.");
+      place.replaceChildren(pairs.length ? settingsTable(pairs) : nothing);
     };
     show(runs[0]);
     if (runs.length === 1) return place;
-    const choice = make("select", { change: () => show(runs[choice.selectedIndex]) }, ...runs.map((run) => make("option", {}, run.name)));
+    const options = runs.map((run) => make("option", {}, run.name));
+    const choice = make("select", { change: () => show(runs[choice.selectedIndex]) }, ...options);
     return [make("label", { class: "choice" }, "Run ", choice), place];
   }
 
@@ -1132,8 +1158,10 @@
   function tables() {
     byId("tables").hidden = !content.tables.length;
     const few = content.tables.length === 1;
-    for (const { name, header, rows } of content.tables)
-      byId("tables").append(fold([name, make("small", {}, plural(rows.length, "row"))], () => table(header, rows, name), few));
+    for (const { name, header, rows } of content.tables) {
+      const title = [name, make("small", {}, plural(rows.length, "row"))];
+      byId("tables").append(fold(title, () => table(header, rows, name), few));
+    }
   }
 
   function notes() {
