@@ -237,10 +237,14 @@ def test_a_spike_survives_thinning(tmp_path):
 
 
 def test_many_runs_share_the_room(monkeypatch, experiment):
-    monkeypatch.setattr(content, "ALL_NUMBERS", 12 * 13 * 20)
+    curves = 12 * len(content.METRICS.keys() & set(PROGRESS))
+    monkeypatch.setattr(content, "ALL_NUMBERS", 3 * 12 * curves)
     monkeypatch.setattr(content, "FEWEST_POINTS", 10)
     shown = made(experiment)
-    assert max(len(block["steps"]) for run in shown["runs"] for block in run["curves"]) <= 20
+    blocks = [block for run in shown["runs"] for block in run["curves"]]
+    assert shown["thinned"] == 12
+    assert max(len(block["steps"]) for block in blocks) <= 12
+    assert sum(len(values) for block in blocks for values in block.values()) <= 3 * 12 * curves
 
 
 def test_large_files_are_left_out_and_named(monkeypatch, experiment, tmp_path):

@@ -155,15 +155,19 @@ def agent_names(runs: Sequence[Run]) -> list[str]:
 
 def points_per_curve(runs: Sequence[Run]) -> int:
     """How many points each curve may have so that the page stays small enough for a browser."""
-    numbers = sum(len(METRICS.keys() & run.columns.keys()) + 2 for run in runs)
-    return min(MOST_POINTS, max(FEWEST_POINTS, ALL_NUMBERS // max(1, numbers)))
+    drawn = [len(METRICS.keys() & run.columns.keys()) for run in runs]
+    rows = [min(MOST_POINTS, len(run.columns["steps"])) for run in runs]
+    if sum(count * (curves + 2) for count, curves in zip(rows, drawn, strict=True)) <= ALL_NUMBERS:
+        return MOST_POINTS
+    return max(FEWEST_POINTS, ALL_NUMBERS // (3 * sum(drawn)))  # a thinned curve has steps and seconds of its own
 
 
 def curves(columns: Columns, most: int = MOST_POINTS) -> list[dict[str, Any]]:
     """Tables of at most `most` rows: one for all curves if they are short, else one for each."""
     names = [name for name in METRICS if np.isfinite(columns.get(name, ())).any()]
-    if len(columns["steps"]) <= most:
-        return [_table(columns, names, np.arange(len(columns["steps"])))] if names else []
+    rows = np.arange(len(columns["steps"]))
+    if len(rows) <= most:
+        return [_table(columns, names, rows)] if names else []
     return [_table(columns, [name], thin(columns[name], most)) for name in names]
 
 
