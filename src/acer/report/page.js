@@ -66,18 +66,17 @@
   function table(header, rows, caption = null, kind = "") {
     const numeric = header.map((_, i) => rows.length > 0 && rows.every((row) => isNumeric(row[i])));
     const align = (i) => (numeric[i] ? "number" : null);
-    const classes = ["table-frame", kind, rows.length > SHORT_LIST ? "long" : ""].join(" ");
     const titles = header.map((text, i) => make("th", { scope: "col", class: align(i) }, text));
     const body = rows.map((row) => make("tr", {}, ...row.map((cell, i) => tableCell(cell, align(i)))));
+    const classes = rows.length > SHORT_LIST ? "table-scroll long" : "table-scroll";
     return make(
       "div",
-      { class: classes, tabindex: 0, role: "region", "aria-label": caption || header.join(", ") },
+      { class: `table-frame ${kind}` },
+      caption ? make("p", { class: "caption" }, caption) : null,
       make(
-        "table",
-        {},
-        caption ? make("caption", {}, caption) : null,
-        make("thead", {}, make("tr", {}, ...titles)),
-        make("tbody", {}, ...body),
+        "div",
+        { class: classes, tabindex: 0, role: "region", "aria-label": caption || header.join(", ") },
+        make("table", {}, make("thead", {}, make("tr", {}, ...titles)), make("tbody", {}, ...body)),
       ),
     );
   }
