@@ -162,6 +162,17 @@ class Browser:
         self.mouse("mouseReleased", x1, y1, clicks=1)
         self.settle()
 
+    def swipe(self, selector: str, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """The same with a finger."""
+        left, top, width, height = self.box(selector)
+        (x0, y0), (x1, y1) = ((left + px * width, top + py * height) for px, py in (start, end))
+        self.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x0, "y": y0}])
+        for share in (0.2, 0.4, 0.6, 0.8, 1.0):
+            point = {"x": x0 + share * (x1 - x0), "y": y0 + share * (y1 - y0)}
+            self.send("Input.dispatchTouchEvent", type="touchMove", touchPoints=[point])
+        self.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+        self.settle()
+
     def hover(self, selector: str, x: float, y: float) -> None:
         left, top, width, height = self.box(selector)
         self.mouse("mouseMoved", left + x * width, top + y * height)

@@ -525,6 +525,20 @@ def test_dragging_zooms_and_resets(browser, study, width):
     assert browser.errors == []
 
 
+def test_a_finger_zooms_along_and_scrolls_across(browser, study):
+    browser.open(study, PHONE)
+    browser.swipe(FIRST, (0.3, 0.5), (0.6, 0.52))
+    x = numbers(browser, FIRST, "x")
+    assert 0 < x[0] < x[1] < 60_000
+    assert not browser.evaluate(f"document.querySelector('{FIRST} .readout').hidden"), "it stays to be read"
+    before = browser.box(FIRST)[1]
+    browser.swipe(FIRST, (0.5, 0.9), (0.5, 0.1))
+    moved = browser.evaluate(f"document.querySelector('{FIRST}').getBoundingClientRect().top")
+    assert moved < before, "the page scrolls"
+    assert numbers(browser, FIRST, "x") == x
+    assert browser.errors == []
+
+
 def test_pointing_reads_values(browser, study):
     browser.open(study, DESKTOP)
     browser.hover(FIRST, 0.5, 0.5)
