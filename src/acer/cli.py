@@ -21,7 +21,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from acer import __version__
 from acer.config import Config, defaults, from_dict, read_file, to_json
-from acer.display import errors
+from acer.display import errors, warn
 from acer.errors import AcerError, SettingsError
 
 if TYPE_CHECKING:
@@ -232,6 +232,31 @@ def plot(
     return 0
 
 
+def report(
+    directories: Positional[tuple[Path, ...]],
+    /,
+    output: Path = Path("report.html"),
+    title: str | None = None,
+) -> int:
+    """Write one HTML page about runs or whole experiments, to look at in a browser.
+
+    Args:
+        directories: Directories of runs, or directories that hold runs at any depth.
+        output: Page to write; everything is inside it, it needs no network.
+        title: Title of the page; by default the directories' names.
+    """
+    from acer.report import write
+
+    if not directories:
+        raise SettingsError("name at least one directory with runs, for example: acer report runs")
+    shown = write(directories, output, title)
+    runs, environments = len(shown["runs"]), len(shown["environments"])
+    for note in shown["notes"]:
+        warn(f"left out: {note}")
+    print(f"{output}: {runs} run{'s' * (runs != 1)} on {environments} environment{'s' * (environments != 1)}")
+    return 0
+
+
 def bench(
     name: Positional[Literal["classic", "atari", "control"]],
     /,
@@ -282,6 +307,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "eval": eval_,
     "record": record,
     "plot": plot,
+    "report": report,
     "bench": bench,
     "envs": envs,
 }
