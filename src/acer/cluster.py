@@ -186,6 +186,10 @@ class Worker:
                 self.learner = None
             return Death.by(error)
 
+    def here(self) -> list[Report]:
+        """Answers once the worker is there."""
+        return []
+
     def part(self) -> Part | None:
         return None if self.learner is None else self.learner.state()
 
@@ -251,8 +255,12 @@ class Cluster(Team):
             ray.shutdown()
 
     def _start(self, actor: int, part: Part | None) -> None:
-        life = (actor, self.members[actor].restarts)
-        self._calls[self._workers[actor].work.remote(self._job, life, self._holder, part)] = actor
+        worker = self._workers[actor]
+        if actor in self._gone:  # until Ray has started it again, a call of work would fail; this one waits
+            call = worker.here.options(max_task_retries=-1).remote()
+        else:
+            call = worker.work.remote(self._job, (actor, self.members[actor].restarts), self._holder, part)
+        self._calls[call] = actor
 
     def _news(self, seconds: float) -> list[tuple[int, Report | Death]]:
         news: list[tuple[int, Report | Death]] = []
