@@ -145,7 +145,8 @@ class Config:
     device: str = "cpu"
     """Where the networks run (CPUs, Section 4, are what acer is tuned for)."""
     threads: int = 0
-    """Threads of the learner; 0 takes 1 for small networks and every core for convolutions (ours)."""
+    """Threads of the learner and of the games' and tasks' simulators; 0 takes every core, but 1 for small networks
+    (ours)."""
     log_every: int = 2_000
     """Steps between rows of progress.csv (ours)."""
     eval_every: int = 0

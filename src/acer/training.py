@@ -78,7 +78,7 @@ class Training:
 
     def _make_batch(self, count: int) -> EnvBatch:
         options = configuration.environment_options(self.config)
-        batch = make_batch(self.env_source, count, self.config.workers, **options)
+        batch = make_batch(self.env_source, count, self.config.workers, self.config.threads, **options)
         batch.limit = self.config.step_limit
         return batch
 

@@ -81,15 +81,16 @@ def spaces_of(env: str | EnvMaker, **options: Any) -> tuple[ObservationSpec, Act
         one.close()
 
 
-def make_batch(env: str | EnvMaker, count: int, workers: bool = False, **options: Any) -> EnvBatch:
-    """A batch of `count` environments; `options` are those of Atari games.
+def make_batch(env: str | EnvMaker, count: int, workers: bool = False, threads: int = 0, **options: Any) -> EnvBatch:
+    """A batch of `count` environments; `options` are those of Atari games. Games and tasks have threads, 0 for as many
+    as there are cores.
 
     One is made here first, so that a bad name fails with its own message.
     """
     if isinstance(env, str) and env in GAMES:
-        return AtariBatch(env, count, **options)
+        return AtariBatch(env, count, threads=threads, **options)
     if isinstance(env, str) and env in TASKS:
-        return ControlBatch(ControlVectorEnv(env, count, cores()), env)
+        return ControlBatch(ControlVectorEnv(env, count, threads or cores()), env)
     name = env if isinstance(env, str) else getattr(env, "__name__", "environment")
     if workers:
         make_one(env).close()
