@@ -12,7 +12,7 @@ from acer.experiments.plans import Job, Narrowing, Scale
 from acer.experiments.runs import Run
 
 # Sizes of the theory experiment, by scale: (MDPs, trajectories for each state).
-THEORY: dict[Scale, tuple[int, int]] = {"smoke": (5, 500), "small": (100, 4_000), "paper": (100, 4_000)}
+THEORY: dict[Scale, tuple[int, int]] = {"smoke": (5, 500), "small": (100, 1_000), "paper": (100, 1_000)}
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def small_files(directory: Path, job: Job, error: str = "") -> dict[str, str]:
         "method": job.method,
         "setting": job.setting,
         "seed": job.seed,
-        "evaluation": evaluations[-1] if evaluations and not error else None,
+        "evaluation": {key: _number(of) for key, of in evaluations[-1].items()} if evaluations and not error else None,
         "error": error or None,
     }
     return {
@@ -142,6 +142,13 @@ def _shown(value: Any) -> Any:
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.6g}"
     return value
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -82,96 +82,146 @@ def convergence(problems: list[Problem]) -> Rows:
 # ------------------------------------------------------------------ gradients
 
 
+@dataclass(frozen=True)
+class Moments:
+    """Of an estimate of the policy gradient at each state, with respect to the state's logits."""
+
+    mean: Array  # [S, A]
+    variance: Array  # sum over the logits [S]
+    samples: float = math.inf  # that they were found from
+
+    def squared_bias(self, truth: Array) -> Array:
+        """[S]; the mean of n samples is itself off by variance / n."""
+        bias: Array = ((self.mean - truth) ** 2).sum(1) - self.variance / self.samples
+        return bias
+
+
 def gradient_errors(mdps: int, samples: int) -> Rows:
-    """Variance and squared bias of estimates of the policy gradient at a state, over the squared gradient, as μ drifts
-    away from π; the critic is wrong by CRITIC_ERROR. x is the mean KL(π‖μ). Means over states and MDPs."""
+    """Variance and squared bias of estimates of the policy gradient, over its square, as μ drifts away from π; the
+    critic is wrong by CRITIC_ERROR. x is the mean KL(π‖μ). Means over states and MDPs."""
     found = []
     for drift in DRIFTS:
         problems = [_drifted(seed, drift) for seed in range(mdps)]
         divergence = float(np.mean([(p.pi * np.log(p.pi / p.mu)).sum(1).mean() for p in problems]))
-        sums: dict[str, list[tuple[float, float]]] = {}
-        size = 0.0
+        errors: dict[str, list[tuple[float, float]]] = {}
         for seed, p in enumerate(problems):
-            rng = np.random.default_rng([seed, round(100 * drift)])
-            for state in range(STATES):
-                truth = true_gradient(p, state)
-                size += float(truth @ truth) / (STATES * mdps)
-                for name, estimates in gradient_estimates(p, state, samples, rng).items():
-                    variance = float(estimates.var(0, ddof=1).sum())
-                    off = estimates.mean(0) - truth
-                    # The mean of n samples is itself off by variance / n.
-                    sums.setdefault(name, []).append((variance, float(off @ off) - variance / samples))
-        for name, pairs in sums.items():
-            variance, squared_bias = np.mean(pairs, axis=0)
-            for panel, value in (("variance", variance), ("squared bias", squared_bias)):
-                found.append({"panel": panel, "series": name, "x": divergence, "value": float(value) / size})
+            truth, rng = true_gradient(p), np.random.default_rng([seed, round(100 * drift)])
+            for name, of in (exact_moments(p) | {"TIS, min{5, product}": tis_moments(p, samples, rng)}).items():
+                errors.setdefault(name, []).append((of.variance.mean(), of.squared_bias(truth).mean()))
+        size = float(np.mean([(true_gradient(p) ** 2).sum(1).mean() for p in problems]))
+        for name, pairs in errors.items():
+            variance, squared_bias = (float(value) / size for value in np.mean(pairs, axis=0))
+            panels = {"variance": variance, "squared bias": squared_bias, "error": variance + squared_bias}
+            found += [{"panel": panel, "series": name, "x": divergence, "value": of} for panel, of in panels.items()]
     return found
 
 
-def true_gradient(p: Problem, state: int) -> Array:
-    """Σ_a π(a|x) ∇log π(a|x) Q^π(x, a) with respect to the logits at x: [A]."""
-    pi, q = p.pi[state], theory.state_action_values(p.mdp, p.pi)[state]
-    gradient: Array = pi * (q - pi @ q)
-    return gradient
+def true_gradient(p: Problem) -> Array:
+    """Σ_a π(a|x) ∇log π(a|x) Q^π(x, a): [S, A]."""
+    return _along_scores(p, p.pi * theory.state_action_values(p.mdp, p.pi))
 
 
-def gradient_estimates(p: Problem, state: int, samples: int, rng: np.random.Generator) -> dict[str, Array]:
-    """Estimates from `samples` trajectories of μ that begin at `state`, by estimator: [samples, A] each.
+def exact_moments(p: Problem) -> dict[str, Moments]:
+    """Estimates whose moments follow from recursions along a trajectory of k steps under μ, by name.
 
-    Q^ret is Algorithm 2's, from the critic p.q; R is the k-step return; both bootstrap with the critic's V.
+    ACER: min{c, ρ} (Q^ret − V) ∇log π(a|x) + Σ_b [1 − c/ρ(b)]_+ π(b|x) (Q(x, b) − V) ∇log π(b|x), Q and V the
+    critic's. The product of ρ: (Π_i ρ_i) (R − V) ∇log π(a|x), R the k-step return.
     """
-    states, actions = trajectories(p, state, samples, rng)
-    rho = p.pi / p.mu
-    v = (p.pi * p.q).sum(1)
-    rewards, weights, q = (of[states[:-1], actions] for of in (p.mdp.rewards, rho, p.q))
-    q_ret, k_step = v[states[-1]], v[states[-1]]
-    for t in range(LENGTH - 1, -1, -1):
-        q_ret = rewards[t] + p.mdp.gamma * q_ret
-        k_step = rewards[t] + p.mdp.gamma * k_step
-        if t:
-            q_ret = np.minimum(1, weights[t]) * (q_ret - q[t]) + v[states[t]]
-    product = weights.prod(0)
-    score = np.eye(ACTIONS)[actions[0]] - p.pi[state]  # ∇log π(a|x) with respect to the logits
+    rho, v = p.pi / p.mu, (p.pi * p.q).sum(1, keepdims=True)
+    first, second = retrace_moments(p)  # of Q^ret − Q
+    advantage = first + p.q - v
+    squared = second + 2 * first * (p.q - v) + (p.q - v) ** 2
 
-    def truncated(c: float) -> Array:
-        weighted: Array = (np.minimum(c, weights[0]) * (q_ret - v[state]))[:, None] * score
-        return weighted
+    def acer(c: float, corrected: bool = True) -> Moments:
+        weights = np.minimum(c, rho)
+        missing = np.maximum(0, 1 - c / rho) * p.pi * (p.q - v) * corrected
+        return _moments(p, weights * advantage, weights**2 * squared, missing)
 
-    def correction(c: float) -> Array:
-        share = np.maximum(0, 1 - c / rho[state]) * p.pi[state] * (p.q[state] - v[state])
-        corrected: Array = share - share.sum() * p.pi[state]  # Σ_a share(a) (e_a − π)
-        return corrected
-
-    def traced(weight: Array) -> Array:
-        along: Array = (weight * (k_step - v[state]))[:, None] * score
-        return along
-
+    plain, square = product_moments(p, 1), product_moments(p, 2)
     return {
-        "product of ρ": traced(product),
-        "TIS, min{5, product}": traced(np.minimum(5, product)),
-        "ACER, c = ∞": truncated(math.inf),
-        "ACER, c = 10": truncated(10) + correction(10),
-        "ACER, c = 1": truncated(1) + correction(1),
-        "c = 1 without correction": truncated(1),
+        "product of ρ": _moments(
+            p, rho * (plain[1] - v * plain[0]), rho**2 * (square[2] - 2 * v * square[1] + v**2 * square[0])
+        ),
+        "ACER, c = ∞": acer(math.inf),
+        "ACER, c = 10": acer(10),
+        "ACER, c = 1": acer(1),
+        "c = 1 without correction": acer(1, corrected=False),
     }
 
 
+def retrace_moments(p: Problem) -> tuple[Array, Array]:
+    """E_μ[D | x, a] and E_μ[D² | x, a] of D = Q^ret − Q k steps before the end, [S, A] each.
+
+    D_i = r_i + γ V(x_{i+1}) − Q(x_i, a_i) + γ ρ̄_{i+1} D_{i+1}, ρ̄ = min{1, ρ}, without the last term at the end.
+    """
+    gamma, transitions = p.mdp.gamma, p.mdp.transitions
+    errors = p.mdp.rewards[..., None] + gamma * (p.pi * p.q).sum(1) - p.q[..., None]  # [S, A, S]
+    traces = np.minimum(1, p.pi / p.mu)
+    first, second = np.zeros_like(p.q), np.zeros_like(p.q)
+    for _ in range(LENGTH):
+        once, twice = (p.mu * traces * first).sum(1), (p.mu * traces**2 * second).sum(1)  # [S], at the next state
+        first = (transitions * (errors + gamma * once)).sum(-1)
+        second = (transitions * (errors**2 + 2 * gamma * errors * once + gamma**2 * twice)).sum(-1)
+    return first, second
+
+
+def product_moments(p: Problem, power: int) -> list[Array]:
+    """E_μ[W^power R^j | x, a] for j = 0, 1, 2: [S, A] each. W = Π_{i≥1} ρ_i, R the return, k steps before the end."""
+    r, gamma = p.mdp.rewards, p.mdp.gamma
+    v = (p.pi * p.q).sum(1)
+    after = [np.ones_like(v), v, v**2]  # at the next state: nothing but the bootstrap
+    for _ in range(LENGTH):
+        zero, one, two = (p.mdp.transitions @ of for of in after)
+        now = [zero, r * zero + gamma * one, r**2 * zero + 2 * gamma * r * one + gamma**2 * two]
+        after = [(p.mu * (p.pi / p.mu) ** power * of).sum(1) for of in now]
+    return now
+
+
+def tis_moments(p: Problem, samples: int, rng: np.random.Generator) -> Moments:
+    """min{5, Π_i ρ_i} (R − V) ∇log π(a|x) of the baseline TIS, from samples: a bounded product has no recursion."""
+    v = (p.pi * p.q).sum(1)
+    begin = np.repeat(np.arange(STATES), samples)
+    states, actions = trajectories(p, begin, rng)
+    returns = v[states[-1]]
+    for t in range(LENGTH - 1, -1, -1):
+        returns = p.mdp.rewards[states[t], actions[t]] + p.mdp.gamma * returns
+    product = (p.pi / p.mu)[states[:-1], actions].prod(0)
+    factors = np.minimum(5, product) * (returns - v[begin])
+    found = (factors[:, None] * (np.eye(ACTIONS)[actions[0]] - p.pi[begin])).reshape(STATES, samples, ACTIONS)
+    return Moments(found.mean(1), found.var(1, ddof=1).sum(1), samples)
+
+
 def trajectories(
-    p: Problem, state: int, samples: int, rng: np.random.Generator
+    p: Problem, begin: NDArray[np.int64], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """States [k + 1, samples] and actions [k, samples] of μ."""
-    states, actions = np.zeros((LENGTH + 1, samples), np.int64), np.zeros((LENGTH, samples), np.int64)
-    states[0] = state
+    """States [k + 1, n] and actions [k, n] of μ from the states `begin` [n]."""
+    states, actions = np.zeros((LENGTH + 1, len(begin)), np.int64), np.zeros((LENGTH, len(begin)), np.int64)
+    states[0] = begin
+    act, move = p.mu.cumsum(-1), p.mdp.transitions.cumsum(-1)
     for t in range(LENGTH):
-        actions[t] = _choice(p.mu[states[t]], rng)
-        states[t + 1] = _choice(p.mdp.transitions[states[t], actions[t]], rng)
+        actions[t] = _choice(act[states[t]], rng)
+        states[t + 1] = _choice(move[states[t], actions[t]], rng)
     return states, actions
 
 
-def _choice(probabilities: Array, rng: np.random.Generator) -> NDArray[np.int64]:
-    """One index for each row [n, m]."""
-    below: NDArray[np.int64] = (probabilities.cumsum(1)[:, :-1] < rng.random(len(probabilities))[:, None]).sum(1)
+def _choice(cumulative: Array, rng: np.random.Generator) -> NDArray[np.int64]:
+    """One index for each row of cumulative probabilities [n, m]."""
+    below: NDArray[np.int64] = (cumulative[:, :-1] < rng.random(len(cumulative))[:, None]).sum(1)
     return below
+
+
+def _moments(p: Problem, first: Array, second: Array, constant: Array | float = 0.0) -> Moments:
+    """Of f ∇log π(a|x) + Σ_b h(x, b) ∇log π(b|x), a ∼ μ, from E[f|x, a], E[f²|x, a] and h: [S, A] each."""
+    mean = _along_scores(p, p.mu * first)
+    length = 1 - 2 * p.pi + (p.pi**2).sum(1, keepdims=True)  # ‖∇log π(a|x)‖²
+    variance = (p.mu * second * length).sum(1) - (mean**2).sum(1)
+    return Moments(mean + _along_scores(p, constant + np.zeros_like(p.q)), variance)
+
+
+def _along_scores(p: Problem, weights: Array) -> Array:
+    """Σ_a w(x, a) ∇log π(a|x), where ∇log π(a|x) = e_a − π(·|x): [S, A]."""
+    along: Array = weights - weights.sum(1, keepdims=True) * p.pi
+    return along
 
 
 # ------------------------------------------------------------------ problems
