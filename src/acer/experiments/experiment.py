@@ -1,6 +1,6 @@
 """An experiment from its plan to its figure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def run(
     planned = plans.jobs(name, scale, narrowing, threads)
     missing = [job for job in planned if not runs.is_finished(out, job)]
     steps = planned[0].config.steps
-    say(f"Experiment {name}, scale {scale}: {len(planned)} runs of {steps:,} steps, "
+    say(f"Experiment {name}, scale {scale}: {_count(planned, 'run')} of {steps:,} steps, "
         f"{len(planned) - len(missing)} of them done, in {out}")  # fmt: skip
     if missing:
         spaces_of(missing[0].config.env)  # a simulator that is not installed is told once
@@ -64,19 +64,19 @@ def run_theory(scale: Scale, narrowing: Narrowing, out: Path, say: Callable[[str
 
 def caption(name: str, scale: str, planned: Sequence[Job], found: Sequence[Run]) -> str:
     """The scale, in words that stand on the figure."""
-
-    def count(values: set[Any], what: str) -> str:
-        return f"{len(values)} {what}{'s' * (len(values) != 1)}"
-
     parts = [f"acer experiment {name}, scale: {scale}"]
     if name == "atari":
-        parts.append(count({job.config.env for job in planned}, "game"))
+        parts.append(_count({job.config.env for job in planned}, "game"))
     else:
-        parts.append(count({job.setting for job in planned}, "setting"))
-    parts += [count({job.seed for job in planned}, "seed"), f"{planned[0].config.steps:,} steps"]
+        parts.append(_count({job.setting for job in planned}, "setting"))
+    parts += [_count({job.seed for job in planned}, "seed"), f"{planned[0].config.steps:,} steps"]
     if len(found) < len(planned):
         parts.append(f"{len(found)} of {len(planned)} runs")
     return "; ".join(parts)
+
+
+def _count(values: Collection[Any], what: str) -> str:
+    return f"{len(values)} {what}{'s' * (len(values) != 1)}"
 
 
 def _draw_learning(name: str) -> Callable[[Sequence[Job], Sequence[Run], str, Path], list[Path]]:

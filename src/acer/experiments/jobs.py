@@ -138,12 +138,12 @@ def on_ray(address: str) -> Runner:
         import ray
     except ImportError:
         raise SettingsError("--ray-address needs Ray: pip install 'acer[ray]'") from None
+    try:
+        ray.init(address=address, log_to_driver=False, configure_logging=False)
+    except Exception as error:  # of many kinds, from Ray's depths
+        raise SettingsError(f"no Ray cluster at {address}: {_last_line(str(error))}") from None
 
     def runner(jobs: Sequence[Job], out: Path, display: JobsDisplay) -> None:
-        try:
-            ray.init(address=address, log_to_driver=False, configure_logging=False)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise SettingsError(f"no Ray cluster at {address}: {_last_line(str(error))}") from None
         remote = ray.remote(_task)
         tasks = {
             remote.options(num_cpus=max(1, job.config.threads), max_retries=0).remote(to_json(job)): job for job in jobs
