@@ -366,7 +366,7 @@ def started(*args):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for(condition, process, seconds=60):
+def wait_for(condition, process, seconds=120):
     until = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -406,7 +406,7 @@ def test_killed_in_the_middle_and_started_again_it_ends_with_the_same_files(call
     process = started(*TINY, "--out", str(parts))
     wait_for(lambda: rows_of(first / "progress.csv") > 3, process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "give the same command again" in err
     assert (first / "checkpoints" / "LATEST").exists()  # it goes on from there
