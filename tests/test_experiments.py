@@ -480,6 +480,13 @@ def test_a_process_that_dies_is_written_down(monkeypatch):
     assert runs.load(Path("x"), [job]) == []
 
 
+def test_a_directory_that_cannot_be_written_is_one_clear_line(call):
+    Path("file").write_text("mine")
+    code, _, err = call("experiment", "theory", "--out", "file")
+    assert code == 2
+    assert "cannot write to file" in err and Path("file").read_text() == "mine"
+
+
 def test_two_experiments_do_not_share_a_directory_at_once(monkeypatch):
     monkeypatch.setattr(jobs, "PATIENCE", 0.0)
     with jobs._claimed(Path("x")), pytest.raises(jobs.SettingsError, match="another experiment is at work in x"):

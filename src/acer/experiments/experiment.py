@@ -108,5 +108,8 @@ DRAWN: dict[str, Callable[[Sequence[Job], Sequence[Run], str, Path], list[Path]]
 
 
 def _write(path: Path, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Path:
-    path.write_text(runs.table(columns, rows))
+    try:
+        path.write_text(runs.table(columns, rows))
+    except OSError as error:
+        raise SettingsError(f"cannot write {path}: {error.strerror}") from None
     return path

@@ -38,7 +38,10 @@ def run(jobs: Sequence[Job], out: Path, runner: Runner) -> None:
             shutil.rmtree(out / "work" / name, ignore_errors=True)  # of one killed between its last two moments
         total, left = (sum(job.config.steps for job in of) for of in (jobs, missing))
         with JobsDisplay(len(jobs), len(jobs) - len(missing), total, total - left) as display:
-            runner(missing, out, display)
+            try:
+                runner(missing, out, display)
+            except OSError as error:
+                raise _cannot_write(out, error) from None
         with contextlib.suppress(OSError):  # a run that failed is left there
             (out / "work").rmdir()
 
@@ -111,12 +114,15 @@ def _followed(process: "subprocess.Popen[str]", job: Job, display: JobsDisplay) 
     for line in process.stdout:
         try:
             message = json.loads(line)
-        except ValueError:  # a library's own
+        except ValueError:
+            continue
+        if not isinstance(message, dict):  # a library's own words too
             continue
         if "steps" in message:
             display.show(job.name, int(message["steps"]))
         error = str(message.get("error", error))
     process.wait()
+    _ask_to_stop(process)  # closes what one that died at once never read
     return error
 
 
@@ -186,7 +192,11 @@ def make_directory(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SettingsError(f"cannot write to {out}: {error.strerror}; choose another --out") from None
+        raise _cannot_write(out, error) from None
+
+
+def _cannot_write(out: Path, error: OSError) -> SettingsError:
+    return SettingsError(f"cannot write to {out}: {error.strerror or error}; make room, or choose another --out")
 
 
 @contextlib.contextmanager
