@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from acer import logs
-from acer.cli import main
 
 SHORT = ["--steps", "700", "--log-every", "200", "--hidden", "16", "--eval-episodes", "3", "--replay-start", "320"]
 HERE = str(Path(__file__).parent)
@@ -20,20 +19,6 @@ HERE = str(Path(__file__).parent)
 @pytest.fixture(autouse=True)
 def _in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def acer(monkeypatch, capsys, *args):
-    """Runs the command in this process: exit code, standard output, standard error."""
-    monkeypatch.setattr(sys, "argv", ["acer", *map(str, args)])
-    with pytest.raises(SystemExit) as end:
-        main()
-    out, err = capsys.readouterr()
-    return end.value.code, out, err
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    return lambda *args: acer(monkeypatch, capsys, *args)
 
 
 @pytest.fixture(scope="module")
@@ -317,7 +302,7 @@ def test_a_damaged_checkpoint_is_refused(run, call):
 
 
 def test_help_answers_everywhere(call):
-    for command in ("train", "resume", "eval", "record", "plot", "report", "bench", "envs"):
+    for command in ("train", "resume", "eval", "record", "plot", "experiment", "report", "bench", "envs"):
         code, out, _ = call(command, "--help")
         assert code == 0
         assert f"acer {command}" in out

@@ -1,7 +1,8 @@
 """The `acer` command.
 
 Exit codes: 0 done; 2 something that you can mend (one line on standard error says what); 3 a run that had begun and
-was stopped by its environment or by numbers that are not finite, after saving; 130 interrupted, after saving.
+was stopped by its environment or by numbers that are not finite, after saving, or an experiment with runs that failed
+so; 130 interrupted, after saving.
 """
 
 import contextlib
@@ -23,11 +24,13 @@ from acer import __version__
 from acer.config import Config, defaults, from_dict, read_file, to_json
 from acer.display import errors, warn
 from acer.errors import AcerError, SettingsError
+from acer.experiments.plans import Name, Narrowing, Scale, numbers
+from acer.machine import cores
 
 if TYPE_CHECKING:
     from acer.training import Training
 
-INTERRUPTED = 130
+FAILED, INTERRUPTED = 3, 130
 T = TypeVar("T")
 
 
@@ -232,6 +235,66 @@ def plot(
     return 0
 
 
+def experiment(
+    name: Positional[Name],
+    /,
+    scale: Scale = "smoke",
+    out: Path | None = None,
+    tasks: tuple[str, ...] = (),
+    games: tuple[str, ...] = (),
+    methods: tuple[str, ...] = (),
+    settings: tuple[str, ...] = (),
+    seeds: tuple[str, ...] = (),
+    steps: int | None = None,
+    jobs: int = 0,
+    threads: int = 1,
+    ray_address: str | None = None,
+) -> int:
+    """Run one of the paper's experiments and draw its figure; started again, only what is missing runs.
+
+    Args:
+        name: Replay ratios on games, five methods on control tasks, ACER without its components, its sensitivity to
+            learning rate and δ, or the theory on random MDPs.
+        scale: How much of it: minutes (smoke), hours on two cores (small), or the paper's own sizes.
+        out: Directory for runs, figure and table; by default runs/experiments/SCALE, where experiments share runs.
+        tasks: Only these control tasks.
+        games: Only these games.
+        methods: Only these methods; of the games a name and a ratio, as acer-4 or no-trust-region-4.
+        settings: Only these of the settings drawn at random, as numbers and ranges: 0 2 5-7.
+        seeds: These seeds, each for all settings, as numbers and ranges.
+        steps: Steps of each run instead of the scale's.
+        jobs: Runs at once; 0 for as many as the cores have room for.
+        threads: Threads of each run.
+        ray_address: Run on the Ray cluster at this address instead of here.
+    """
+    from acer.experiments.experiment import run, run_theory
+    from acer.experiments.jobs import here, on_ray
+
+    for flag, number, least in (("--jobs", jobs, 0), ("--threads", threads, 1)):
+        if number < least:
+            raise SettingsError(f"{flag} must be at least {least}, not {number}")
+    narrowing = Narrowing(tasks, games, methods, numbers("--settings", settings), numbers("--seeds", seeds), steps)
+    out = out or Path("runs") / "experiments" / scale
+    if name == "theory":
+        result = run_theory(scale, narrowing, out, _say)
+    else:
+        runner = on_ray(ray_address) if ray_address else here(jobs or max(1, cores() // threads))
+        try:
+            result = run(name, scale, narrowing, out, threads, runner, _say)
+        except KeyboardInterrupt:
+            _say("Stopped; the runs are saved. To go on, give the same command again")
+            return INTERRUPTED
+    for file in result.files:
+        print(file)
+    for job, error in result.failures.items():
+        errors.print(f"acer: {job} failed: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    if result.failures:
+        count = len(result.failures)
+        _say(f"{count} run{'s' * (count != 1)} failed; to try again, give the same command again")
+        return FAILED
+    return 0
+
+
 def report(
     directories: Positional[tuple[Path, ...]],
     /,
@@ -307,6 +370,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "eval": eval_,
     "record": record,
     "plot": plot,
+    "experiment": experiment,
     "report": report,
     "bench": bench,
     "envs": envs,
@@ -365,7 +429,7 @@ def _run(training: "Training", out: Path, quiet: bool) -> int:
 
 def _usage() -> str:
     lines = ["acer: sample efficient actor-critic with experience replay", "", "usage: acer COMMAND …", ""]
-    lines += [f"  {name:<8} {(function.__doc__ or '').splitlines()[0]}" for name, function in COMMANDS.items()]
+    lines += [f"  {name:<10} {(function.__doc__ or '').splitlines()[0]}" for name, function in COMMANDS.items()]
     lines += ["", "`acer COMMAND --help` says more; `acer --version` tells the version."]
     return "\n".join(lines)
 

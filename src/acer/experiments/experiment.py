@@ -1,0 +1,115 @@
+"""An experiment from its plan to its figure."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from acer.envs import spaces_of
+from acer.errors import SettingsError
+from acer.experiments import figures, jobs, plans, runs, summaries, theory
+from acer.experiments.plans import Job, Narrowing, Scale
+from acer.experiments.runs import Run
+
+# Sizes of the theory experiment, by scale: (MDPs, trajectories for each state).
+THEORY: dict[Scale, tuple[int, int]] = {"smoke": (5, 500), "small": (100, 1_000), "paper": (100, 1_000)}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an experiment left behind."""
+
+    files: list[Path]
+    failures: dict[str, str]  # error by run
+
+
+def run(
+    name: str,
+    scale: Scale,
+    narrowing: Narrowing,
+    out: Path,
+    threads: int,
+    runner: jobs.Runner,
+    say: Callable[[str], None],
+) -> Result:
+    """Does what is missing of an experiment's runs, then draws its figure and writes its table from all of them."""
+    planned = plans.jobs(name, scale, narrowing, threads)
+    missing = [job for job in planned if not runs.is_finished(out, job)]
+    steps = planned[0].config.steps
+    say(f"Experiment {name}, scale {scale}: {_count(planned, 'run')} of {steps:,} steps, "
+        f"{len(planned) - len(missing)} of them done, in {out}")  # fmt: skip
+    if missing:
+        spaces_of(missing[0].config.env)  # a simulator that is not installed is told once
+        jobs.run(planned, out, runner)
+    found = runs.load(out, planned)
+    failures = {job.name: error for job in planned if (error := runs.error_of(out, job))}
+    if not found:
+        return Result([], failures)
+    return Result(DRAWN[name](planned, found, caption(name, scale, planned, found), out), failures)
+
+
+def run_theory(scale: Scale, narrowing: Narrowing, out: Path, say: Callable[[str], None]) -> Result:
+    """The theory experiment has no runs: seconds of linear algebra and sampling."""
+    if narrowing != Narrowing():
+        raise SettingsError("theory has no tasks, games, methods, settings, seeds or steps to narrow: leave them out")
+    mdps, samples = THEORY[scale]
+    jobs.make_directory(out)
+    say(f"Experiment theory, scale {scale}: {mdps} random MDPs, in {out}")
+    rows = theory.rows(mdps, samples)
+    text = (f"scale: {scale}; {mdps} random MDPs of {theory.STATES} states and {theory.ACTIONS} actions, "
+            f"γ = {theory.GAMMA}; bands hold 90 % of them")  # fmt: skip
+    table = _write(out / "theory.csv", ["panel", "series", "x", "value", "low", "high"], rows)
+    return Result([*figures.theory(rows, theory.GAMMA, text, out / "theory"), table], {})
+
+
+def caption(name: str, scale: str, planned: Sequence[Job], found: Sequence[Run]) -> str:
+    """The scale, in words that stand on the figure."""
+    parts = [f"acer experiment {name}, scale: {scale}"]
+    if name == "atari":
+        parts.append(_count({job.config.env for job in planned}, "game"))
+    else:
+        parts.append(_count({job.setting for job in planned}, "setting"))
+    parts += [_count({job.seed for job in planned}, "seed"), f"{planned[0].config.steps:,} steps"]
+    if len(found) < len(planned):
+        parts.append(f"{len(found)} of {len(planned)} runs")
+    return "; ".join(parts)
+
+
+def _count(values: Collection[Any], what: str) -> str:
+    return f"{len(values)} {what}{'s' * (len(values) != 1)}"
+
+
+def _draw_learning(name: str) -> Callable[[Sequence[Job], Sequence[Run], str, Path], list[Path]]:
+    def draw(planned: Sequence[Job], found: Sequence[Run], text: str, out: Path) -> list[Path]:
+        drawn = figures.learning(summaries.best_curves(planned, found), text, out / name)
+        return [*drawn, _write(out / f"{name}.csv", summaries.CONTROL_TABLE, summaries.control_table(planned, found))]
+
+    return draw
+
+
+def _draw_sensitivity(planned: Sequence[Job], found: Sequence[Run], text: str, out: Path) -> list[Path]:
+    rows = summaries.sensitivity_table(found)
+    drawn = figures.sensitivity(rows, text, out / "sensitivity")
+    return [*drawn, _write(out / "sensitivity.csv", summaries.SENSITIVITY_TABLE, rows)]
+
+
+def _draw_atari(planned: Sequence[Job], found: Sequence[Run], text: str, out: Path) -> list[Path]:
+    by_steps, by_time = (summaries.median_curves(planned, found, x) for x in ("steps", "seconds"))
+    drawn = figures.atari(by_steps, by_time, text, out / "atari")
+    return [*drawn, _write(out / "atari.csv", summaries.ATARI_TABLE, summaries.atari_table(planned, found))]
+
+
+DRAWN: dict[str, Callable[[Sequence[Job], Sequence[Run], str, Path], list[Path]]] = {
+    "control": _draw_learning("control"),
+    "ablation": _draw_learning("ablation"),
+    "sensitivity": _draw_sensitivity,
+    "atari": _draw_atari,
+}
+
+
+def _write(path: Path, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Path:
+    try:
+        path.write_text(runs.table(columns, rows))
+    except OSError as error:
+        raise SettingsError(f"cannot write {path}: {error.strerror}") from None
+    return path

@@ -1,0 +1,241 @@
+"""Runs jobs: here, as many at once as fit, each in a process of its own; or as tasks of a Ray cluster.
+
+A job that fails is written down and does not stop the others. What is finished is never done again.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+from acer.display import JobsDisplay, warn
+from acer.errors import SettingsError
+from acer.experiments import runs
+from acer.experiments.plans import Job, from_json, to_json
+
+PATIENCE = 60.0  # seconds that the runs of a killed experiment have to save and end
+
+# Runs jobs into a directory and tells the display of each; interrupted, it leaves behind what can go on.
+Runner = Callable[[Sequence[Job], Path, JobsDisplay], None]
+
+
+def run(jobs: Sequence[Job], out: Path, runner: Runner) -> None:
+    """Runs those of the jobs that are not finished."""
+    with _claimed(out), _interrupted_by_sigterm():
+        missing = [job for job in jobs if not runs.is_finished(out, job)]
+        for name in {job.name for job in jobs} - {job.name for job in missing}:
+            shutil.rmtree(out / "work" / name, ignore_errors=True)  # of one killed between its last two moments
+        total, left = (sum(job.config.steps for job in of) for of in (jobs, missing))
+        with JobsDisplay(len(jobs), len(jobs) - len(missing), total, total - left) as display:
+            try:
+                runner(missing, out, display)
+            except OSError as error:
+                raise _cannot_write(out, error) from None
+        with contextlib.suppress(OSError):  # a run that failed is left there
+            (out / "work").rmdir()
+
+
+def here(at_once: int) -> Runner:
+    """Runs jobs on this machine, `at_once` at a time."""
+
+    def runner(jobs: Sequence[Job], out: Path, display: JobsDisplay) -> None:
+        live: set[subprocess.Popen[str]] = set()
+        stopping = False
+
+        def process(job: Job) -> None:
+            with tempfile.TemporaryFile("w+") as said, _started(job, out, said) as process:
+                live.add(process)
+                if stopping:
+                    _ask_to_stop(process)
+                display.begin(job.name, job.config.steps)
+                error = _followed(process, job, display)
+                live.remove(process)
+                said.seek(0)
+                if stopping:
+                    display.drop(job.name)
+                else:
+                    _note(out, job, process.returncode, error or _last_line(said.read()), display)
+
+        with ThreadPoolExecutor(at_once) as pool:
+            futures = [pool.submit(process, job) for job in jobs]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+            except BaseException:
+                stopping = True
+                pool.shutdown(wait=False, cancel_futures=True)
+                for each in list(live):
+                    _ask_to_stop(each)
+                raise
+
+    return runner
+
+
+def _started(job: Job, out: Path, said: IO[str]) -> "subprocess.Popen[str]":
+    process = subprocess.Popen(
+        [sys.executable, "-m", "acer.experiments.worker", str(out)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=said,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": str(job.config.threads)},
+        start_new_session=True,  # Ctrl-C is for us alone: each is asked to stop once
+        close_fds=False,  # it holds our claim on the directory as long as it lives
+    )
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):  # it has died already
+        process.stdin.write(to_json(job) + "\n")
+        process.stdin.flush()
+    return process
+
+
+def _ask_to_stop(process: "subprocess.Popen[str]") -> None:
+    """Closes the job's lifeline: it saves and ends."""
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+
+
+def _followed(process: "subprocess.Popen[str]", job: Job, display: JobsDisplay) -> str:
+    """Shows what the job says until it ends; gives the error that it named."""
+    assert process.stdout is not None
+    error = ""
+    for line in process.stdout:
+        try:
+            message = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(message, dict):  # a library's own words too
+            continue
+        if "steps" in message:
+            display.show(job.name, int(message["steps"]))
+        error = str(message.get("error", error))
+    process.wait()
+    _ask_to_stop(process)  # closes what one that died at once never read
+    return error
+
+
+def _note(out: Path, job: Job, code: int, error: str, display: JobsDisplay) -> None:
+    """What became of a job, for the display and, if it failed, for the experiment."""
+    if code:
+        error = f"killed by signal {-code}" if code < 0 else error or f"ended with code {code}"
+        runs.write(out, job, runs.small_files(runs.work(out, job), job, error))
+    display.end(job.name, job.config.steps, runs.error_of(out, job))
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1]
+
+
+def on_ray(address: str) -> Runner:
+    """Runs jobs as tasks of a Ray cluster: the nodes need acer, not this disk. An interrupted one begins again."""
+    try:
+        import ray
+    except ImportError:
+        raise SettingsError("--ray-address needs Ray: pip install 'acer[ray]'") from None
+    try:
+        ray.init(address=address, log_to_driver=False, configure_logging=False)
+    except Exception as error:  # of many kinds, from Ray's depths
+        raise SettingsError(f"no Ray cluster at {address}: {_last_line(str(error))}") from None
+
+    def runner(jobs: Sequence[Job], out: Path, display: JobsDisplay) -> None:
+        remote = ray.remote(_task)
+        tasks = {
+            remote.options(num_cpus=max(1, job.config.threads), max_retries=0).remote(to_json(job)): job for job in jobs
+        }
+        waiting: list[Any] = list(tasks)
+        try:
+            while waiting:
+                done, waiting = ray.wait(waiting, num_returns=1)
+                for task in done:
+                    job = tasks[task]
+                    try:
+                        runs.write(out, job, ray.get(task))
+                    except ray.exceptions.RayError as error:
+                        files = runs.small_files(runs.work(out, job), job, _last_line(str(error)))
+                        runs.write(out, job, files)
+                    display.end(job.name, job.config.steps, runs.error_of(out, job))
+        finally:
+            for task in waiting:
+                ray.cancel(task, force=True)
+            ray.shutdown()
+
+    return runner
+
+
+def _task(line: str) -> dict[str, str]:
+    """A job on a node of a cluster: its small files."""
+    from acer.experiments import worker
+
+    job = from_json(line)
+    with tempfile.TemporaryDirectory() as directory:
+        place, error = Path(directory) / "run", ""
+        try:
+            worker.train(job, place, lambda _: None)
+        except Exception as problem:
+            error = worker.described(problem)
+        return runs.small_files(place, job, error)
+
+
+def make_directory(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(out, error) from None
+
+
+def _cannot_write(out: Path, error: OSError) -> SettingsError:
+    return SettingsError(f"cannot write to {out}: {error.strerror or error}; make room, or choose another --out")
+
+
+@contextlib.contextmanager
+def _claimed(out: Path) -> Iterator[None]:
+    """The directory is ours alone, and our runs' as long as they live, even if we are killed."""
+    make_directory(out)
+    descriptor = os.open(out, os.O_RDONLY)
+    os.set_inheritable(descriptor, True)
+    until, said = time.monotonic() + PATIENCE, False
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise SettingsError(f"another experiment is at work in {out}: choose another --out") from None
+            if not said:
+                warn(f"waiting for an experiment in {out} to end; the runs of one that was killed save before they do")
+                said = True
+            time.sleep(0.2)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM is treated as Ctrl-C."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not in the main thread: whoever runs us there handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,178 @@
+"""Runs of an experiment on disk: what is kept of each, whole or not at all.
+
+    OUT/runs/NAME/
+        config.json     every setting
+        progress.csv    the learning curve
+        eval.csv        the evaluation at the end, mode action
+        result.json     which method, setting and seed it is; the evaluation; what went wrong, if anything did
+    OUT/work/NAME/      a run that is going on, with its checkpoints; gone when it is finished
+
+A run's directory is like that of `acer train`, so `acer plot` draws it.
+"""
+
+import csv
+import io
+import json
+import math
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acer import config as configuration
+from acer.config import Config
+from acer.envs.atari import FRAME_SKIP
+from acer.errors import SettingsError
+from acer.experiments.plans import Job
+from acer.logs import EVALUATIONS, read
+from acer.scores import GAMES, average_over_frames
+
+Array = NDArray[np.float64]
+# Of progress.csv; `score` is a game's mean score over the past million frames (Section 4).
+COLUMNS = ["steps", "seconds", "episodes", "return_mean", "trust_region_active", "entropy", "kl", "q_loss",
+           "explained_variance"]  # fmt: skip
+CLOCK = ("seconds",)  # columns that differ when a run is done again
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its curve by column [n], NaN where a column has no value, and its evaluation's mean return."""
+
+    job: Job
+    columns: dict[str, Array]
+    evaluation: float
+
+    def curve(self, y: str, x: str = "steps") -> tuple[Array, Array]:
+        """Two columns, where y is known."""
+        known = np.isfinite(self.columns[y])
+        return self.columns[x][known], self.columns[y][known]
+
+    @property
+    def final(self) -> float:
+        """Mean return of the last training episodes; NaN if none ended."""
+        returns = self.curve("return_mean")[1]
+        return float(returns[-1]) if len(returns) else math.nan
+
+
+def kept(out: Path, job: Job) -> Path:
+    return out / "runs" / job.name
+
+
+def work(out: Path, job: Job) -> Path:
+    return out / "work" / job.name
+
+
+def small_files(directory: Path, job: Job, error: str = "") -> dict[str, str]:
+    """What is kept of a run in `directory`, by file name; of a failed one whatever there is, and why it failed."""
+    rows, evaluations = (_rows(directory / name) for name in ("progress.csv", "eval.csv"))
+    columns = list(COLUMNS)
+    if job.config.env in GAMES:
+        columns.append("score")
+        _add_scores(rows, _rows(directory / "episodes.csv"))
+    config = directory / "config.json"
+    result = {
+        "method": job.method,
+        "setting": job.setting,
+        "seed": job.seed,
+        "evaluation": {key: _number(of) for key, of in evaluations[-1].items()} if evaluations and not error else None,
+        "error": error or None,
+    }
+    return {
+        "config.json": config.read_text() if config.is_file() else configuration.to_json(job.config),
+        "progress.csv": table(columns, rows),
+        "eval.csv": table(EVALUATIONS, evaluations),
+        "result.json": json.dumps(result, indent=2) + "\n",
+    }
+
+
+def write(out: Path, job: Job, files: dict[str, str]) -> None:
+    """Puts a run's files in their place, all at once."""
+    place = kept(out, job)
+    partial = place.with_name(f".{place.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    for name, text in files.items():
+        (partial / name).write_text(text)
+    shutil.rmtree(place, ignore_errors=True)  # of an earlier failure
+    partial.rename(place)
+
+
+def is_finished(out: Path, job: Job) -> bool:
+    """Whether the run is there. One of the same name with other settings is never taken for it, nor overwritten."""
+    for place in (kept(out, job), work(out, job)):
+        if not same(place / "config.json", job.config):
+            raise SettingsError(f"{place} was made with other settings: choose another --out, or remove it")
+    result = _json(kept(out, job) / "result.json")
+    return bool(result) and not result.get("error")
+
+
+def error_of(out: Path, job: Job) -> str:
+    """Why the run failed; empty if it did not, or is not there."""
+    return str(_json(kept(out, job) / "result.json").get("error") or "")
+
+
+def load(out: Path, jobs: Sequence[Job]) -> list[Run]:
+    """The finished ones among the runs."""
+    return [_load(out, job) for job in jobs if is_finished(out, job)]
+
+
+def same(file: Path, config: Config) -> bool:
+    """Whether a run's config.json, if there is one, is `config`; a precision left open was decided when it began."""
+    found = _json(file)
+    wanted: dict[str, Any] = json.loads(configuration.to_json(config))
+    if config.precision == "auto":
+        wanted["precision"] = found.get("precision")
+    return found in ({}, wanted)
+
+
+def table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
+    """The text of a CSV file; numbers with six digits, nothing for NaN."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _shown(value) for key, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.6g}"
+    return value
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    return read(path) if path.is_file() else []
+
+
+def _add_scores(rows: list[dict[str, str]], episodes: list[dict[str, str]]) -> None:
+    ended, scores = (np.array([float(row[key]) for row in episodes]) for key in ("steps", "return"))
+    at = np.array([float(row["steps"]) for row in rows])
+    for row, score in zip(rows, average_over_frames(FRAME_SKIP * ended, scores, FRAME_SKIP * at), strict=True):
+        row["score"] = str(_shown(float(score)))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """The object in a file; empty if there is none, or a torn one."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _load(out: Path, job: Job) -> Run:
+    rows, evaluations = (read(kept(out, job) / name) for name in ("progress.csv", "eval.csv"))
+    names = rows[0] if rows else COLUMNS
+    columns = {name: np.array([float(row[name] or "nan") for row in rows]) for name in names}
+    return Run(job, columns, float(evaluations[-1]["return_mean"]) if evaluations else math.nan)

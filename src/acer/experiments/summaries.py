@@ -1,0 +1,196 @@
+"""From runs to what is shown: curves over settings or games, and the rows of the tables beside the figures."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from acer.experiments import statistics
+from acer.experiments.plans import ROWS, Job
+from acer.experiments.runs import Array, Run
+from acer.scores import human_normalized, median_over_games
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What a panel shows of a method: [n] each. `low` and `high` bound the band, `beside` is the thin line."""
+
+    x: Array
+    y: Array
+    low: Array
+    high: Array
+    beside: Array
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A method on a task: one entry for each setting, means over its seeds."""
+
+    numbers: list[int]
+    final: Array  # mean return of the last training episodes [n]
+    evaluation: Array  # mean return of the evaluation at the end [n]
+    x: Array  # steps [m]
+    returns: Array  # [n, m]
+
+
+# ------------------------------------------------------------------ control and ablation
+
+
+def over_settings(runs: Sequence[Run]) -> Settings | None:
+    """The runs of one method on one task, by setting; None if no episode ended in any."""
+    runs = [run for run in runs if math.isfinite(run.final)]
+    if not runs:
+        return None
+    curves = [run.curve("return_mean") for run in runs]
+    x = _grid(curves)
+    returns = np.stack([statistics.on_grid(*curve, x) for curve in curves])
+    settings = np.array([run.job.setting for run in runs])
+    numbers = sorted(set(settings.tolist()))
+
+    def means(values: Array) -> Array:
+        return np.stack([values[settings == number].mean(0) for number in numbers])
+
+    final, evaluation = (np.array([getattr(run, name) for run in runs]) for name in ("final", "evaluation"))
+    return Settings(numbers, means(final), means(evaluation), x, means(returns))
+
+
+def best_curve(of: Settings, planned: int) -> Curve:
+    """Mean and deviation of the best sixth of the planned settings, by final return; beside it the median of all."""
+    chosen = of.returns[statistics.best(of.final, statistics.best_count(planned))]
+    mean, std = chosen.mean(0), chosen.std(0)
+    return Curve(of.x, mean, mean - std, mean + std, np.median(of.returns, axis=0))
+
+
+def best_curves(jobs: Sequence[Job], runs: Sequence[Run]) -> dict[str, dict[str, Curve]]:
+    """By task and method."""
+    planned = len({job.setting for job in jobs})
+    groups = {key: over_settings(of) for key, of in _grouped(jobs, runs).items()}
+    curves: dict[str, dict[str, Curve]] = {}
+    for (env, method), of in groups.items():
+        curves.setdefault(env, {})
+        if of is not None:
+            curves[env][method] = best_curve(of, planned)
+    return curves
+
+
+def control_table(jobs: Sequence[Job], runs: Sequence[Run]) -> Rows:
+    """For each task and method, of the training's last episodes and of the evaluation: the paper's statistic, the
+    median, and the interquartile mean with its 95 % bootstrap interval. Whichever the measure, the best are those by
+    the training's last episodes."""
+    planned = len({job.setting for job in jobs})
+    count = statistics.best_count(planned)
+    rows: Rows = []
+    for (env, method), group in _grouped(jobs, runs).items():
+        of = over_settings(group)
+        failed = sum((job.config.env, job.method) == (env, method) for job in jobs) - len(group)
+        for measure in ("training", "evaluation"):
+            row: dict[str, Any] = {"task": env, "method": method, "measure": measure, "settings": planned,
+                                   "failed": failed}  # fmt: skip
+            if of is not None:
+                values = of.final if measure == "training" else of.evaluation
+                best = values[statistics.best(of.final, count)]
+                row |= {"best": len(best), "best_mean": float(best.mean()), "best_std": float(best.std()),
+                        "median": float(np.median(values)), **_interquartile(values)}  # fmt: skip
+            rows.append(row)
+    return rows
+
+
+CONTROL_TABLE = ["task", "method", "measure", "settings", "failed", "best", "best_mean", "best_std", "median",
+                 "iqm", "iqm_low", "iqm_high"]  # fmt: skip
+
+
+# ------------------------------------------------------------------ sensitivity
+
+
+def sensitivity_table(runs: Sequence[Run]) -> Rows:
+    """Final returns of each run beside the settings that were drawn for it."""
+    return [
+        {
+            "task": run.job.config.env,
+            "setting": run.job.setting,
+            "seed": run.job.seed,
+            "learning_rate": run.job.config.learning_rate,
+            "delta": run.job.config.delta,
+            "training": run.final,
+            "evaluation": run.evaluation,
+        }
+        for run in runs
+    ]
+
+
+SENSITIVITY_TABLE = ["task", "setting", "seed", "learning_rate", "delta", "training", "evaluation"]
+
+
+# ------------------------------------------------------------------ atari
+
+
+def median_curves(jobs: Sequence[Job], runs: Sequence[Run], x: str) -> dict[str, tuple[Array, Array]]:
+    """By agent: cumulative maximum of the median over games of the human-normalised score, against steps or seconds.
+
+    Curves go as far as the agent's shortest: the median is always over the same games.
+    """
+    games: dict[str, dict[str, list[tuple[Array, Array]]]] = {}
+    for (game, method), group in _grouped(jobs, runs).items():
+        for run in group:
+            at, score = run.curve("score", x)
+            if len(at):
+                normalised = np.array([human_normalized(game, one) for one in score])
+                games.setdefault(method, {}).setdefault(game, []).append((at, normalised))
+    found = {}
+    for method, by_game in games.items():
+        grid = _grid([curve for of in by_game.values() for curve in of])
+        means = [np.mean([statistics.on_grid(*curve, grid) for curve in of], axis=0) for of in by_game.values()]
+        found[method] = grid, median_over_games(means)
+    return found
+
+
+def atari_table(jobs: Sequence[Job], runs: Sequence[Run]) -> Rows:
+    """For each agent: the paper's metric at the end, and the interquartile mean over games and seeds of the final
+    human-normalised score (mean over the past million frames) with its 95 % bootstrap interval."""
+    curves = median_curves(jobs, runs, "steps")
+    rows: Rows = []
+    for method in _in_order(job.method for job in jobs):
+        of = [job for job in jobs if job.method == method]
+        own = [run for run in runs if run.job.method == method]
+        row = {"method": method, "games": len({job.config.env for job in of}), "seeds": len({job.seed for job in of}),
+               "failed": len(of) - len(own)}  # fmt: skip
+        if method in curves:
+            final = [human_normalized(run.job.config.env, float(run.curve("score")[1][-1]))
+                     for run in own if len(run.curve("score")[1])]  # fmt: skip
+            row |= {"median_maximum": float(curves[method][1][-1]), **_interquartile(np.array(final)),
+                    "hours": float(np.mean([run.columns["seconds"][-1] for run in own])) / 3600}  # fmt: skip
+        rows.append(row)
+    return rows
+
+
+ATARI_TABLE = ["method", "games", "seeds", "failed", "median_maximum", "iqm", "iqm_low", "iqm_high", "hours"]
+
+
+# ------------------------------------------------------------------ shared
+
+
+def _grouped(jobs: Sequence[Job], runs: Sequence[Run]) -> dict[tuple[str, str], list[Run]]:
+    """Runs by environment and method, in the order of the plan, with groups that have none."""
+    groups: dict[tuple[str, str], list[Run]] = {(job.config.env, job.method): [] for job in jobs}
+    for run in runs:
+        groups[run.job.config.env, run.job.method].append(run)
+    return groups
+
+
+def _grid(curves: Sequence[tuple[Array, Array]]) -> Array:
+    """Points at which every curve is known: from where the last one begins to where the first one ends."""
+    begin, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+    return np.linspace(min(begin, end), end, ROWS)
+
+
+def _interquartile(values: Array) -> dict[str, float]:
+    low, high = statistics.bootstrap(values, statistics.interquartile_mean)
+    return {"iqm": float(statistics.interquartile_mean(values)), "iqm_low": low, "iqm_high": high}
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))

@@ -1,0 +1,100 @@
+"""One job in a process of its own: `python -m acer.experiments.worker OUT`, with the job as JSON on standard input.
+
+While it trains it says on standard output, a line of JSON each, how far it is; at the end what went wrong, if anything
+did. Standard input is its lifeline: when that closes, it saves and stops, whether it was asked to or whoever started it
+is gone.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from acer import checkpoint
+from acer.actor_learner import Report
+from acer.callbacks import Callback
+from acer.errors import AcerError, CheckpointError
+from acer.experiments import runs
+from acer.experiments.plans import Job, from_json
+from acer.model import claim
+from acer.training import Training
+
+FAILED, STOPPED = 3, 130
+Say = Callable[[dict[str, Any]], None]
+
+
+class Progress(Callback):
+    """Says now and then how far a run is."""
+
+    def __init__(self, say: Say, seconds: float = 1.0) -> None:
+        self._say, self._seconds, self._last = say, seconds, 0.0
+
+    def on_rollout(self, training: Training, report: Report) -> None:
+        if time.monotonic() - self._last >= self._seconds:
+            self._last = time.monotonic()
+            self._say({"steps": training.steps})
+
+
+def train(job: Job, directory: Path, say: Say) -> bool:
+    """Trains in `directory`, from the run's last checkpoint if it has one; whether it came to its end."""
+    training = take_up(job, directory)
+    training.callbacks = [Progress(say)]
+    try:
+        training.run()
+    finally:
+        training.close()
+    return not training.interrupted
+
+
+def take_up(job: Job, directory: Path) -> Training:
+    """The run as its last checkpoint left it, or from the beginning if what is there is of no use."""
+    if (directory / "checkpoints" / checkpoint.LATEST).exists():
+        with contextlib.suppress(CheckpointError):
+            return Training.resume(directory, job.config.env, directory)
+    shutil.rmtree(directory, ignore_errors=True)
+    training = Training(job.config, directory=directory)
+    claim(directory, training.config)
+    return training
+
+
+def described(error: Exception) -> str:
+    """An error as one line; what is not ours with its name."""
+    name = "" if isinstance(error, AcerError) else f"{type(error).__name__}: "
+    return name + (" ".join(str(error).split()) or "no message")
+
+
+def main() -> int:
+    """Runs the job that standard input names."""
+    out, job = Path(sys.argv[1]), from_json(sys.stdin.readline())
+    threading.Thread(target=_stop_when_alone, daemon=True).start()
+    try:
+        if not train(job, runs.work(out, job), _say):
+            return STOPPED
+    except Exception as error:  # whatever it is, the other runs go on
+        _say({"error": described(error)})
+        return FAILED
+    runs.write(out, job, runs.small_files(runs.work(out, job), job))
+    shutil.rmtree(runs.work(out, job))
+    return 0
+
+
+def _say(message: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):  # nobody listens any more
+        print(json.dumps(message), flush=True)
+
+
+def _stop_when_alone() -> None:
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)  # `Training` saves and stops
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,514 @@
+"""The paper's experiments: plans, statistics, runs that are killed and go on, figures and tables."""
+
+import itertools
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from acer import config as configuration
+from acer.display import JobsDisplay
+from acer.experiments import figures, jobs, plans, runs, statistics, summaries, theory
+from acer.experiments.plans import Job, Narrowing, draw
+from acer.experiments.runs import Run
+from acer.logs import read
+from acer.theory import state_action_values
+
+HERE = str(Path(__file__).parent)
+ALL = Narrowing()
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]))
+
+
+# ------------------------------------------------------------------ plans
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "count", "steps"),
+    [
+        ("control", "paper", 6 * 5 * 30, 5_000_000),
+        ("ablation", "paper", 3 * 5 * 30, 5_000_000),
+        ("sensitivity", "paper", 6 * 30, 5_000_000),
+        ("atari", "paper", 57 * 8, 50_000_000),
+        ("control", "small", 6 * 5 * 6, 500_000),
+        ("ablation", "small", 3 * 5 * 6, 500_000),
+        ("sensitivity", "small", 6 * 6, 500_000),
+        ("atari", "small", 6, 1_000_000),
+        ("control", "smoke", 6 * 5 * 2, 4_000),
+    ],
+)
+def test_every_scale_has_its_runs(name, scale, count, steps):
+    planned = plans.jobs(name, scale, ALL)
+    assert len(planned) == len({job.name for job in planned}) == count
+    assert {job.config.steps for job in planned} == {steps}
+
+
+def test_settings_are_drawn_from_the_papers_ranges_and_are_the_same_everywhere():
+    drawn = [draw(i) for i in range(300)]
+    rates, deltas = np.array([s.learning_rate for s in drawn]), np.array([s.delta for s in drawn])
+    assert 1e-4 <= rates.min() < 1.05e-4 and 4.8e-4 < rates.max() <= 10**-3.3
+    assert np.mean(np.log10(rates)) == pytest.approx(-3.65, abs=0.03)  # uniform in the logarithm
+    assert 0.1 <= deltas.min() < 0.15 and 1.95 < deltas.max() <= 2
+    assert np.mean(deltas) == pytest.approx(1.05, abs=0.1)
+    few, many = (plans.jobs("control", scale, ALL) for scale in ("small", "paper"))
+    for job in (*few, *many):
+        assert job.config.learning_rate == drawn[job.setting].learning_rate
+        assert job.config.delta == (drawn[job.setting].delta if job.config.trust_region == "projection" else 1.0)
+    assert {job.name for job in few} < {job.name for job in many}
+
+
+def test_every_setting_and_seed_has_a_random_stream_of_its_own():
+    planned = plans.jobs("control", "small", Narrowing(seeds=(0, 1, 2)))
+    streams = {(job.setting, job.seed): job.config.seed for job in planned}
+    assert len(set(streams.values())) == len(streams) == 18
+    assert all(job.config.seed == streams[job.setting, job.seed] for job in planned)
+
+
+def test_experiments_share_the_runs_that_they_have_in_common():
+    control, ablation, sensitivity = (
+        {job.name: job for job in plans.jobs(name, "small", ALL)} for name in ("control", "ablation", "sensitivity")
+    )
+    assert sum(name in control for name in ablation) == 3 * 6
+    assert set(sensitivity) < set(control)
+    assert all(control[name] == job for name, job in (ablation | sensitivity).items() if name in control)
+
+
+def test_control_has_the_papers_constants():
+    for job in plans.jobs("control", "paper", ALL) + plans.jobs("ablation", "paper", ALL):
+        c = job.config
+        assert (c.trajectory_length, c.gamma, c.sigma, c.environments) == (50, 0.99, 0.3, 16)
+        assert c.algo == job.method
+        if c.trust_region != "none":
+            assert c.alpha == 0.995
+        if c.algo in ("a3c", "trust-a3c"):
+            assert c.replay_ratio == 0 and c.on_policy
+        else:
+            assert (c.replay_ratio, c.replay_capacity, c.on_policy) == (4, 5_000, False)
+        if c.algo in ("acer", "no-trust-region", "no-sdn", "no-retrace"):
+            assert (c.truncation, c.sdn_samples) == (5, 5)
+    regions = {job.method: job.config.trust_region for job in plans.jobs("control", "paper", ALL)}
+    assert regions == {"a3c": "none", "trust-a3c": "projection", "tis": "none", "trust-tis": "projection",
+                       "acer": "projection"}  # fmt: skip
+
+
+def test_atari_has_the_papers_constants_and_ratio_0_is_acer():
+    planned = plans.jobs("atari", "paper", ALL)
+    assert {job.config.replay_ratio for job in planned} == {0, 1, 4, 8}
+    for job in planned:
+        c = job.config
+        assert c.algo == ("acer" if c.trust_region == "projection" else "no-trust-region")
+        assert (c.trajectory_length, c.gamma, c.truncation, c.entropy_weight) == (20, 0.99, 10, 0.001)
+        assert c.on_policy and c.learning_rate_decay == "none" and c.replay_capacity == 50_000
+        if c.trust_region == "projection":
+            assert (c.delta, c.alpha) == (1, 0.99)
+    assert {job.method for job in plans.jobs("atari", "small", ALL)} == {
+        f"{algo}-{ratio}" for algo in ("acer", "no-trust-region") for ratio in (0, 1, 4)
+    }
+
+
+def test_a_plan_can_be_narrowed_in_every_direction():
+    narrowing = Narrowing(tasks=("fish",), methods=("acer", "tis"), settings=(3, 7), seeds=(1,), steps=999)
+    planned = plans.jobs("control", "small", narrowing)
+    assert [job.name for job in planned] == ["fish-acer-3-1", "fish-tis-3-1", "fish-acer-7-1", "fish-tis-7-1"]
+    assert {job.config.steps for job in planned} == {999}
+    games = plans.jobs("atari", "small", Narrowing(games=("qbert", "pong"), methods=("acer-8",)))
+    assert [job.name for job in games] == ["qbert-acer-8-0-0", "pong-acer-8-0-0"]
+
+
+def test_numbers_and_ranges():
+    assert plans.numbers("--settings", ["0", "2", "5-7"]) == (0, 2, 5, 6, 7)
+    assert plans.numbers("--settings", []) == ()
+
+
+def test_a_job_survives_the_way_to_another_process():
+    for job in plans.jobs("ablation", "smoke", ALL):  # no-truncation has an infinite setting
+        assert plans.from_json(plans.to_json(job)) == job
+
+
+MISTAKES = [
+    (["control", "--tasks", "fihs"], "did you mean fish"),
+    (["control", "--games", "pong"], "--games has no meaning for control"),
+    (["atari", "--tasks", "fish"], "--tasks has no meaning for atari"),
+    (["atari", "--settings", "1"], "--settings has no meaning for atari"),
+    (["atari", "--games", "pog"], "did you mean pong"),
+    (["atari", "--methods", "acer"], "did you mean acer-"),
+    (["ablation", "--tasks", "cheetah"], "there are fish, walker, humanoid"),
+    (["control", "--methods", "acer", "acer"], "--methods has something twice: acer acer"),
+    (["control", "--settings", "x"], "--settings takes whole numbers and ranges, for example 0 2 5-7, not 'x'"),
+    (["control", "--settings", "3-1"], "--settings takes numbers from 0 to 999"),
+    (["control", "--seeds", "1000"], "--seeds takes numbers from 0 to 999"),
+    (["control", "--steps", "0"], "--steps must be at least 1"),
+    (["control", "--threads", "0"], "--threads must be at least 1"),
+    (["control", "--jobs", "-1"], "--jobs must be at least 0"),
+    (["theory", "--tasks", "fish"], "theory has no tasks"),
+    (["theory", "--scale", "huge"], "huge"),
+    (["flight"], "flight"),
+    (["control", "--ray-address", "auto"], "pip install 'acer[ray]'"),
+]
+
+
+@pytest.mark.parametrize(("args", "message"), MISTAKES, ids=[" ".join(args) for args, _ in MISTAKES])
+def test_a_mistake_gets_one_clear_line_and_leaves_nothing(args, message, call, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    code, out, err = call("experiment", *args)
+    assert code == 2
+    assert out == ""
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+    assert not list(Path().iterdir())
+
+
+# ------------------------------------------------------------------ statistics
+
+
+def test_the_best_sixth():
+    assert [statistics.best_count(n) for n in (1, 2, 6, 8, 9, 12, 30)] == [1, 1, 1, 1, 2, 2, 5]
+    assert statistics.best(np.array([1.0, 5.0, 3.0, 5.0]), 3).tolist() == [1, 3, 2]
+
+
+def test_interquartile_mean_by_hand():
+    assert statistics.interquartile_mean(np.array([4.0, 100.0, 2.0, -50.0])) == 3  # the middle two
+    assert statistics.interquartile_mean(np.array([7.0])) == 7
+    # Of six, 1.5 are cut at each end: half of 2 and of 16, all of 4 and 8.
+    assert statistics.interquartile_mean(np.array([1.0, 2, 4, 8, 16, 32])) == pytest.approx((1 + 4 + 8 + 8) / 3)
+    both = statistics.interquartile_mean(np.array([[1.0, 2, 3, 4], [0, 0, 10, 10]]))
+    assert both.tolist() == [2.5, 5.0]
+
+
+def test_bootstrap_intervals():
+    assert all(math.isnan(bound) for bound in statistics.bootstrap(np.array([1.0]), statistics.interquartile_mean))
+    assert statistics.bootstrap(np.full(9, 3.0), statistics.interquartile_mean) == (3.0, 3.0)
+    values = np.random.default_rng(0).normal(size=400)
+    low, high = statistics.bootstrap(values, lambda v: v.mean(-1))
+    assert low < values.mean() < high
+    assert high - low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)  # the normal theory's
+    assert statistics.bootstrap(values, lambda v: v.mean(-1)) == (low, high)
+
+
+# ------------------------------------------------------------------ summaries
+
+
+def a_run(final, setting=0, method="acer", seed=0, env="fish", x=(100.0, 200.0), evaluation=0.0):
+    """A run whose return rises from 0 to `final`."""
+    config = configuration.defaults(env, env == "fish", "control" if env == "fish" else "atari")
+    columns = {"steps": np.array(x), "seconds": np.array(x) / 10, "return_mean": np.array([0.0, final])}
+    columns["score"] = columns["return_mean"]
+    return Run(Job(method, setting, seed, config), columns, evaluation)
+
+
+def test_best_settings_and_median_by_hand():
+    found = [a_run(float(value), setting) for setting, value in enumerate([1, 9, 4, 7, 2, 12, 3, 5, 6, 8, 0, 10])]
+    curve = summaries.best_curves([run.job for run in found], found)["fish"]["acer"]
+    assert curve.x[0] == 100 and curve.x[-1] == 200
+    assert curve.y[-1] == 11  # the best 2 of 12: 12 and 10
+    assert curve.high[-1] - curve.y[-1] == curve.y[-1] - curve.low[-1] == 1
+    assert curve.beside[-1] == np.median([1, 9, 4, 7, 2, 12, 3, 5, 6, 8, 0, 10])
+    assert curve.y[0] == curve.beside[0] == 0
+
+
+def test_seeds_of_a_setting_are_averaged_before_settings_compete():
+    found = [a_run(10.0, 0, seed=0), a_run(0.0, 0, seed=1), a_run(6.0, 1, seed=0), a_run(6.0, 1, seed=1)]
+    of = summaries.over_settings(found)
+    assert of.numbers == [0, 1] and of.final.tolist() == [5, 6]
+    assert summaries.best_curve(of, 2).y[-1] == 6
+
+
+def test_curves_are_compared_where_all_are_known():
+    of = summaries.over_settings([a_run(1.0, 0, x=(50.0, 210.0)), a_run(1.0, 1, x=(100.0, 200.0))])
+    assert of.x[0] == 100 and of.x[-1] == 200
+    assert of.returns[0, 0] == pytest.approx(50 / 160)
+
+
+def test_the_table_has_the_papers_statistic_and_the_interquartile_mean():
+    finals, evaluations = [1.0, 2, 4, 8, 16, 32], [0.0, 0, 0, 0, 0, 99]
+    found = [a_run(r, i, evaluation=e) for i, (r, e) in enumerate(zip(finals, evaluations, strict=True))]
+    planned = [run.job for run in found]
+    training, evaluation = summaries.control_table(planned, found)
+    assert (training["best"], training["best_mean"], training["best_std"], training["median"]) == (1, 32, 0, 6)
+    assert training["iqm"] == 7 and training["iqm_low"] < 7 < training["iqm_high"]
+    assert (evaluation["best_mean"], evaluation["median"]) == (99, 0)  # of the setting whose training was best
+    assert training["failed"] == 0
+    assert summaries.control_table(planned, found[:5])[0]["failed"] == 1
+    assert list(training) == summaries.CONTROL_TABLE
+    nothing = summaries.control_table(planned, [])
+    assert nothing[0]["failed"] == 6 and "iqm" not in nothing[0]
+
+
+def test_runs_without_a_finished_episode_are_no_curve():
+    run = a_run(1.0)
+    run.columns["return_mean"][:] = math.nan
+    assert summaries.over_settings([run]) is None
+    assert summaries.best_curves([run.job], [run]) == {"fish": {}}
+
+
+def test_the_atari_metric_over_games():
+    """Human-normalised by hand, the median of the two games, the running maximum."""
+    pong, breakout = a_run(14.6, env="pong", method="acer-4"), a_run(1.7, env="breakout", method="acer-4")
+    pong.columns["score"] = np.array([-20.7, 14.6])  # 0 and 1
+    breakout.columns["score"] = np.array([30.5, 1.7])  # 1 and 0
+    planned = [pong.job, breakout.job]
+    x, y = summaries.median_curves(planned, [pong, breakout], "steps")["acer-4"]
+    assert (x[0], x[-1]) == (100, 200)
+    assert y == pytest.approx(0.5)
+    (row,) = summaries.atari_table(planned, [pong, breakout])
+    assert (row["games"], row["failed"]) == (2, 0)
+    assert row["iqm"] == pytest.approx(0.5) and row["hours"] == pytest.approx(20 / 3600)
+    seconds, _ = summaries.median_curves(planned, [pong, breakout], "seconds")["acer-4"]
+    assert (seconds[0], seconds[-1]) == (10, 20)
+
+
+def test_the_score_of_a_game_is_the_mean_over_the_past_million_frames():
+    job = plans.jobs("atari", "smoke", Narrowing(methods=("acer-0",)))[0]
+    Path("progress.csv").write_text("steps,seconds\n100,1\n250000,2\n600000,3\n")
+    Path("episodes.csv").write_text("steps,return,length\n200,-21,800\n240000,-19,900\n500000,3,2000\n")
+    files = runs.small_files(Path(), job)
+    scores = [line.split(",")[-1] for line in files["progress.csv"].splitlines()]
+    assert scores == ["score", "", "-20", "3"]
+
+
+# ------------------------------------------------------------------ theory
+
+
+def sampled_estimates(p, state, samples, rng):
+    """Estimates of the gradient at a state, from trajectories, as the paper writes them down: [samples, A] each."""
+    states, actions = theory.trajectories(p, np.full(samples, state), rng)
+    rho, v = p.pi / p.mu, (p.pi * p.q).sum(1)
+    q_ret = k_step = v[states[-1]]
+    for t in reversed(range(theory.LENGTH)):  # Algorithm 2
+        x, a = states[t], actions[t]
+        q_ret, k_step = (p.mdp.rewards[x, a] + p.mdp.gamma * of for of in (q_ret, k_step))
+        if t:
+            q_ret = np.minimum(1, rho[x, a]) * (q_ret - p.q[x, a]) + v[x]
+    weights = rho[states[:-1], actions]
+    score = np.eye(theory.ACTIONS) - p.pi[state]  # of each action
+    taken = score[actions[0]]
+
+    def acer(c, corrected=True):
+        missing = sum(
+            max(0, 1 - c / rho[state, b]) * p.pi[state, b] * (p.q[state, b] - v[state]) * score[b] * corrected
+            for b in range(theory.ACTIONS)
+        )
+        return (np.minimum(c, weights[0]) * (q_ret - v[state]))[:, None] * taken + missing
+
+    return {
+        "product of ρ": (weights.prod(0) * (k_step - v[state]))[:, None] * taken,
+        "ACER, c = ∞": acer(math.inf),
+        "ACER, c = 10": acer(10),
+        "ACER, c = 1": acer(1),
+        "c = 1 without correction": acer(1, corrected=False),
+    }
+
+
+def test_the_moments_of_gradient_estimates_are_those_of_samples():
+    p, samples = theory._drifted(0, 0.3), 100_000
+    estimates = sampled_estimates(p, 1, samples, np.random.default_rng(0))
+    exact = theory.exact_moments(p)
+    assert list(exact) == list(estimates)
+    for name, of in estimates.items():
+        error = np.abs(of.mean(0) - exact[name].mean[1]) / (of.std(0) / math.sqrt(samples))
+        assert error.max() < 4.5, name
+        tolerance = 0.3 if name == "product of ρ" else 0.03  # its tail is heavy
+        assert of.var(0).sum() == pytest.approx(exact[name].variance[1], rel=tolerance), name
+
+
+def test_truncation_with_correction_has_no_bias_with_a_perfect_critic_and_without_it_has():
+    p = theory._drifted(0, 1.0)
+    perfect = theory.Problem(p.mdp, p.pi, p.mu, state_action_values(p.mdp, p.pi))
+    truth, moments = theory.true_gradient(perfect), theory.exact_moments(perfect)
+    for name, of in moments.items():
+        assert np.allclose(of.mean, truth, atol=1e-12) == (name != "c = 1 without correction"), name
+    spread = {name: of.variance.mean() for name, of in moments.items()}
+    assert spread["ACER, c = 1"] < spread["ACER, c = 10"] < spread["ACER, c = ∞"] < spread["product of ρ"]
+
+
+def test_on_policy_every_weight_is_one():
+    p = theory._drifted(1, 0.0)
+    moments = theory.exact_moments(p)
+    for c in ("∞", "10"):
+        np.testing.assert_allclose(moments[f"ACER, c = {c}"].mean, moments["ACER, c = 1"].mean)
+        np.testing.assert_allclose(moments[f"ACER, c = {c}"].variance, moments["ACER, c = 1"].variance)
+    tis = theory.tis_moments(p, 50_000, np.random.default_rng(0))
+    np.testing.assert_allclose(tis.variance, moments["product of ρ"].variance, rtol=0.05)
+
+
+def test_theory_from_the_command_line(call):
+    code, out, _ = call("experiment", "theory", "--out", "t")
+    assert code == 0
+    assert out.split() == ["t/theory.png", "t/theory.svg", "t/theory.csv"]
+    assert Path("t/theory.png").stat().st_size > 20_000
+    assert "scale: smoke" in Path("t/theory.svg").read_text()
+    rows = read(Path("t/theory.csv"))
+    factors = {float(row["x"]): float(row["value"]) for row in rows if row["panel"] == "contraction"}
+    assert factors[0] == pytest.approx(0.9) and factors[math.inf] == pytest.approx(0, abs=1e-9)
+    assert all(later <= earlier + 1e-9 for earlier, later in itertools.pairwise(factors.values()))
+    retrace = [float(row["high"]) for row in rows if (row["panel"], row["series"]) == ("limits", "Retrace")]
+    assert max(retrace) < 1e-9
+
+
+# ------------------------------------------------------------------ whole experiments
+
+TINY = ["experiment", "control", "--tasks", "fish", "--methods", "acer", "--steps", "5000", "--jobs", "1"]
+
+
+def started(*args):
+    command = [sys.executable, "-m", "acer", *args]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(condition, process, seconds=120):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def rows_of(path):
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def without_clock(path):
+    """A file's contents but for what the clock says."""
+    if path.suffix == ".csv":
+        return [{name: value for name, value in row.items() if name not in runs.CLOCK} for row in read(path)]
+    if path.name == "result.json":
+        result = json.loads(path.read_text())
+        return {**result, "evaluation": {**result["evaluation"], "seconds": ""}}
+    return path.read_bytes()
+
+
+def contents(out):
+    return {str(path.relative_to(out)): without_clock(path) for path in out.rglob("*") if path.is_file()}
+
+
+def test_killed_in_the_middle_and_started_again_it_ends_with_the_same_files(call):
+    pytest.importorskip("mujoco")
+    whole, parts = Path("whole"), Path("parts")
+    code, out, err = call(*TINY, "--out", whole)
+    assert code == 0, err
+    assert out.split() == [f"whole/control.{ending}" for ending in ("png", "svg", "csv")]
+    assert "2 runs of 5,000 steps, 0 of them done" in err
+    assert "2/2 runs  fish-acer-1-0: done" in err
+    assert not (whole / "work").exists()
+
+    first, second = (parts / "work" / f"fish-acer-{i}-0" for i in (0, 1))
+    process = started(*TINY, "--out", str(parts))
+    wait_for(lambda: rows_of(first / "progress.csv") > 3, process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "give the same command again" in err
+    assert (first / "checkpoints" / "LATEST").exists()  # it goes on from there
+    assert not (parts / "runs").exists()
+
+    process = started(*TINY, "--out", str(parts))
+    wait_for(lambda: rows_of(second / "progress.csv") > 3, process)
+    process.kill()
+    process.communicate()
+    assert [path.name for path in (parts / "runs").iterdir()] == ["fish-acer-0-0"]
+
+    code, _, err = call(*TINY, "--out", parts)  # waits for the orphan, which saves and ends
+    assert code == 0, err
+    assert "1 of them done" in err
+    assert contents(parts) == contents(whole)
+    before = {path: path.stat().st_mtime_ns for path in (parts / "runs").rglob("*")}
+    assert call(*TINY, "--out", parts)[0] == 0
+    assert {path: path.stat().st_mtime_ns for path in (parts / "runs").rglob("*")} == before
+
+    code, _, err = call(*TINY[:-4], "--steps", "4000", "--out", parts)
+    assert code == 2
+    assert "parts/runs/fish-acer-0-0 was made with other settings" in err
+
+    # Another experiment finds the runs that it shares, and the run's directory is one that `acer plot` draws.
+    code, _, err = call("experiment", "sensitivity", *TINY[2:], "--out", parts)
+    assert code == 0 and "2 of them done" in err
+    assert len(read(parts / "sensitivity.csv")) == 2
+    assert call("plot", parts / "runs" / "fish-acer-0-0")[0] == 0
+
+
+def test_atari_from_the_command_line(call):
+    pytest.importorskip("ale_py")
+    code, out, err = call("experiment", "atari", "--methods", "acer-0", "--out", "a", "--jobs", "1")
+    assert code == 0, err
+    assert "a/atari.png" in out
+    (row,) = read(Path("a/atari.csv"))
+    assert row["method"] == "acer-0" and float(row["median_maximum"]) < 0.5
+    config = json.loads(Path("a/runs/pong-acer-0-0-0/config.json").read_text())
+    assert (config["algo"], config["replay_ratio"]) == ("acer", 0)
+
+
+def small_job(method, setting, env):
+    settings = {"steps": 700, "log_every": 100, "hidden": (16,), "eval_episodes": 2, "environments": 4, "threads": 1}
+    return Job(method, setting, 0, configuration.defaults(env, False, **settings))
+
+
+def test_a_run_that_fails_is_written_down_and_stops_no_other(call, monkeypatch):
+    planned = [small_job("acer", i, env) for i, env in enumerate(["environments:NanObservation", "CartPole-v1"])]
+    monkeypatch.syspath_prepend(HERE)
+    monkeypatch.setattr(plans, "jobs", lambda *_: planned)
+    code, out, err = call("experiment", "control", "--out", "x", "--jobs", "1")
+    assert code == 3
+    bad = "environments:NanObservation-acer-0-0"
+    assert f"acer: {bad} failed: " in err and "NaN or infinity" in err
+    assert "1 run failed; to try again, give the same command again" in err
+    assert "x/control.png" in out
+    result = json.loads(Path("x/runs", bad, "result.json").read_text())
+    assert "NaN or infinity" in result["error"] and result["evaluation"] is None
+    assert {row["task"]: row["failed"] for row in read(Path("x/control.csv"))} == {
+        "environments:NanObservation": "1",
+        "CartPole-v1": "0",
+    }
+    assert "1 of 2 runs" in Path("x/control.svg").read_text()
+
+
+def test_a_process_that_dies_is_written_down(monkeypatch):
+    job = small_job("acer", 0, "CartPole-v1")
+    monkeypatch.setattr(jobs.sys, "executable", "/bin/false")
+    jobs.run([job], Path("x"), jobs.here(1))
+    assert runs.error_of(Path("x"), job) == "ended with code 1"
+    assert runs.load(Path("x"), [job]) == []
+
+
+def test_a_directory_that_cannot_be_written_is_one_clear_line(call):
+    Path("file").write_text("mine")
+    code, _, err = call("experiment", "theory", "--out", "file")
+    assert code == 2
+    assert "cannot write to file" in err and Path("file").read_text() == "mine"
+
+
+def test_two_experiments_do_not_share_a_directory_at_once(monkeypatch):
+    monkeypatch.setattr(jobs, "PATIENCE", 0.0)
+    with jobs._claimed(Path("x")), pytest.raises(jobs.SettingsError, match="another experiment is at work in x"):
+        jobs.run([], Path("x"), jobs.here(1))
+    jobs.run([], Path("x"), jobs.here(1))
+
+
+def test_the_time_left_counts_only_what_was_done_now(monkeypatch, capsys):
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with JobsDisplay(runs=4, runs_done=1, steps=4_000, steps_done=1_000) as display:
+        display.begin("a", 1_000)
+        display.show("a", 500)  # goes on from a checkpoint
+        now = 60.0
+        display.end("a", 1_000)
+    assert "2/4 runs  a: done; 4 min left" in capsys.readouterr().err  # 500 steps a minute, 2,000 left
+
+
+def test_figures_of_nothing_are_drawn_too(tmp_path):
+    for draw_ in (
+        lambda: figures.learning({"fish": {}}, "scale: smoke", tmp_path / "l"),
+        lambda: figures.sensitivity([], "scale: smoke", tmp_path / "s"),
+        lambda: figures.atari({}, {}, "scale: smoke", tmp_path / "a"),
+    ):
+        assert all(path.stat().st_size > 1_000 for path in draw_())
