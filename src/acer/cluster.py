@@ -21,6 +21,7 @@ import ray
 import torch
 from numpy.typing import NDArray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from torch import Tensor
 
 from acer.actor_learner import ActorLearner, Report
@@ -195,16 +196,27 @@ class Worker:
 
 
 class Cluster(Team):
-    """Actor-learners on a Ray cluster: one that is named, or one that is started here and ends with the run."""
+    """Actor-learners on a Ray cluster: one that is named, or one that is started here and ends with the run.
 
-    def __init__(self, config: Config, env: str | EnvMaker, home: Local, seeds: np.random.SeedSequence) -> None:
+    The holder is where the run itself is, so that no other node's end can be its own.
+    """
+
+    def __init__(
+        self, config: Config, env: str | EnvMaker, home: Local, seeds: np.random.SeedSequence, again: bool = False
+    ) -> None:
+        """again: the run had begun on the cluster, which may have become too small for a while."""
         super().__init__(config)
         self._job = Job(config, packed(env), seeds.entropy, tuple(seeds.spawn_key))
         self.home = home
-        self._own = _connect(config, len(self.members))
+        self._own = _connect(config, len(self.members), again)
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         arrays = (tensor.numpy() for tensor in (home.theta, home.theta_a, home.square))
         counts = (home.steps, home.skipped)
-        self._holder: Any = ray.remote(Holder).options(num_cpus=0).remote(*arrays, counts, home.moments, home.constants)
+        self._holder: Any = (
+            ray.remote(Holder)
+            .options(num_cpus=0, scheduling_strategy=here)
+            .remote(*arrays, counts, home.moments, home.constants)
+        )
         worker: Any = ray.remote(Worker).options(num_cpus=config.cpus_per_actor, max_restarts=-1, max_task_retries=0)
         self._workers: list[Any] = [worker.remote() for _ in self.members]
         self._calls: dict[Any, int] = {}  # which actor's call will answer
@@ -311,11 +323,12 @@ def _answer(call: Any) -> list[Report] | Death:
         return Death(" ".join(str(error).splitlines()[-1:]), str(error))
 
 
-def _connect(config: Config, actors: int) -> bool:
+def _connect(config: Config, actors: int, again: bool) -> bool:
     """Joins the cluster, or starts one on this machine; whether it is our own, to be ended with the run."""
     need = actors * config.cpus_per_actor
     if ray.is_initialized():
-        _check_room(need, actors)
+        if not again:
+            _check_room(need, actors)
         return False
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if not config.ray_address:
@@ -340,11 +353,12 @@ def _connect(config: Config, actors: int) -> bool:
             f"no Ray cluster at --ray-address {config.ray_address} ({reason}); start one with `ray start --head`, or "
             "leave the address out for one on this machine"
         )
-    try:
-        _check_room(need, actors)
-    except SettingsError:
-        ray.shutdown()
-        raise
+    if not again:
+        try:
+            _check_room(need, actors)
+        except SettingsError:
+            ray.shutdown()
+            raise
     return True
 
 

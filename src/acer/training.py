@@ -71,6 +71,7 @@ class Training:
         self._logs: _Logs | None = None
         self._saver: checkpoint.Saver | None = None
         self._crew: Crew | None = None  # while the run goes on
+        self._went_back = False  # to a checkpoint, after the parameters were lost elsewhere
         self._parts: list[Part | None] = []  # what other processes' actor-learners held when they were stopped
 
     @property
@@ -99,7 +100,7 @@ class Training:
             from acer.cluster import Cluster
         except ImportError as error:
             raise SettingsError(f"--home ray needs Ray: pip install 'acer[ray]' ({error})") from None
-        return Cluster(config, self.env_source, self.home, seeds)
+        return Cluster(config, self.env_source, self.home, seeds, self._went_back)
 
     @property
     def steps(self) -> int:
@@ -247,6 +248,7 @@ class Training:
             raise LearningFault(f"{why}, and there is no checkpoint to go on from") from None
         where, state = checkpoint.find(self.directory, warn)
         warn(f"{why}; going on from {where}")
+        self._went_back = True
         checkpoint.forget_after(where)
         self.load(where, state)
 
