@@ -126,15 +126,15 @@ def test_a_run_of_many_is_taken_up_again(home, tmp_path, request):
         def on_rollout(self, training, report):
             return training.steps < 1_000
 
-    model = ACER("CartPole-v1", home=home, actors=2, steps=3_000, **SMALL)
-    model.learn(3_000, out=tmp_path / "run", callbacks=[Stop()])
+    model = ACER("CartPole-v1", home=home, actors=2, steps=12_000, **SMALL)
+    model.learn(12_000, out=tmp_path / "run", callbacks=[Stop()])
     _, state = checkpoint.find(tmp_path / "run", pytest.fail)
-    assert 1_000 <= state["steps"] < 3_000 and len(state["random_streams"]) == 2
+    assert 1_000 <= state["steps"] < 12_000 and len(state["random_streams"]) == 2
     assert "actor-1.replay.blocks" in state["files"]
     again = Training.resume(tmp_path / "run", directory=tmp_path / "run")
     assert again.steps == state["steps"]
     again.run()
-    assert again.steps >= 3_000
+    assert again.steps >= 12_000
     steps = [int(row["steps"]) for row in csv.DictReader((tmp_path / "run" / "episodes.csv").open())]
     assert len(steps) == again.meter.episodes
     local = ACER.load(tmp_path / "run")  # the model alone needs no crew
