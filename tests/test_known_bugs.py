@@ -3,6 +3,7 @@
 Every test here was seen to fail with its bug put into the package.
 """
 
+import dataclasses
 import math
 from dataclasses import replace
 from typing import Any
@@ -152,7 +153,7 @@ def test_average_network_moves() -> None:
 def test_average_network_moves_in_every_layer() -> None:
     """θ_a ← α θ_a + (1 − α) θ, tensor by tensor: the torso's as well as the head's."""
     made, method, batch = discrete()
-    made.home.alpha = 0.75
+    made.home.constants = dataclasses.replace(made.home.constants, alpha=0.75)
     before = made.average_parameters()
     made.gradients(batch, method)
     made.home.push(made.home.gradient, rate=0.1)
