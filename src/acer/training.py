@@ -224,7 +224,11 @@ class Training:
                     logs.progress(self._row(time.perf_counter() - last_time, final=True), final=True)
                 saved = self._saver is None or self._saver.wait()
             if self.steps >= config.steps:
-                self._log_evaluation(logs, display, final=True)
+                try:
+                    self._log_evaluation(logs, display, final=True)
+                except EnvironmentFault as error:
+                    error.exit_code = 3
+                    raise
             if not saved:
                 raise CheckpointError(f"the last checkpoint could not be written; the run is in {self.directory} as it "
                                       "was before: make room and resume it")  # fmt: skip
