@@ -337,7 +337,6 @@ def _connect(config: Config, actors: int, again: bool) -> bool:
             address="local",
             num_cpus=max(cores(), math.ceil(need)),
             include_dashboard=False,
-            _node_ip_address="127.0.0.1",  # nobody else is to reach it
             runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}},
             **options,
         )
