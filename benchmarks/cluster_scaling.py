@@ -92,7 +92,7 @@ def measure() -> dict[str, float]:
         ray.get(holder.pull.remote())
     pull = times(lambda: ray.get(holder.pull.remote()))
     push = times(lambda: ray.get(holder.push.remote(gradient.numpy(), 1e-9, 0)))
-    small = times(lambda: ray.get(holder.count.remote(0)))
+    small = times(lambda: ray.get(holder.count.remote(0, 0)))
     stored = ray.put(gradient.numpy())
     queued = times(lambda: ray.get([holder.push.remote(stored, 1e-9, 0) for _ in range(20)])) / 20
     ray.shutdown()

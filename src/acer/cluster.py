@@ -68,19 +68,21 @@ class Holder:
         self.moments, self.constants = moments, constants
         self.updates = 0
 
-    def pull(self, staleness: int = 0) -> Values:
+    def pull(self, counts: tuple[int, int] = (0, 0), staleness: int = 0) -> Values:
+        """counts: steps made and updates left out since the caller's last call."""
+        self.count(*counts)
         moments = None if self.moments is None else self.moments.pack()
         return Values(self.theta.numpy(), self.theta_a.numpy(), self.steps, self.updates, staleness, moments)
 
-    def push(self, gradient: Array, rate: float, seen: int) -> Values:
-        """seen: updates so far when the actor-learner pulled."""
+    def push(self, gradient: Array, rate: float, seen: int, counts: tuple[int, int] = (0, 0)) -> Values:
+        """seen: updates so far when the actor-learner pulled; counts: as for `pull`."""
         staleness = self.updates - seen
         # The array lies in Ray's store and is only read; PyTorch wants to hear that it may be written.
         descend(self.theta, self.theta_a, self.square, torch.from_numpy(gradient.copy()), rate, self.constants)
         self.updates += 1
-        return self.pull(staleness)
+        return self.pull(counts, staleness)
 
-    def count(self, steps: int, skipped: int = 0) -> None:
+    def count(self, steps: int, skipped: int) -> None:
         self.steps += steps
         self.skipped += skipped
 
@@ -98,7 +100,8 @@ class Remote:
     """An actor-learner's way to the holder.
 
     With overlap, what an update brings back is taken when it is there: the next update is computed meanwhile, from
-    parameters that lack the last one. Without, each pull and each push is waited for.
+    parameters that lack the last one. Without, each pull and each push is waited for. What is counted travels with
+    the next call: calls cost more than numbers.
     """
 
     def __init__(
@@ -117,14 +120,24 @@ class Remote:
         self._updates = 0
         self._holder, self._overlap = holder, overlap
         self._flying: deque[Any] = deque()
+        self._uncounted = (0, 0)  # steps, and updates left out, that the holder has not heard of
         self._take(ray.get(holder.pull.remote()))
 
     def count(self, steps: int) -> None:
         self.steps += steps
-        self._holder.count.remote(steps)
+        self._uncounted = (self._uncounted[0] + steps, self._uncounted[1])
 
     def skip(self) -> None:
-        self._holder.count.remote(0, 1)
+        self._uncounted = (self._uncounted[0], self._uncounted[1] + 1)
+
+    def flush(self) -> None:
+        """Tells the holder what it has not heard of."""
+        if any(self._uncounted):
+            ray.get(self._holder.count.remote(*self._counts()))
+
+    def _counts(self) -> tuple[int, int]:
+        counts, self._uncounted = self._uncounted, (0, 0)
+        return counts
 
     def observe(self, values: Array) -> None:
         if self.moments is not None and len(values):
@@ -136,15 +149,16 @@ class Remote:
 
     def pull(self) -> None:
         if not self._overlap:
-            self._take(ray.get(self._holder.pull.remote()))
+            self._take(ray.get(self._holder.pull.remote(self._counts())))
             return
         if not self._flying:
-            self._flying.append(self._holder.pull.remote())
+            self._flying.append(self._holder.pull.remote(self._counts()))
+            return
         while self._flying and (len(self._flying) > 1 or ray.wait([self._flying[0]], timeout=0)[0]):
             self._take(ray.get(self._flying.popleft()))
 
     def push(self, gradient: Tensor, rate: float) -> None:
-        answer = self._holder.push.remote(gradient.numpy(), rate, self._updates)
+        answer = self._holder.push.remote(gradient.numpy(), rate, self._updates, self._counts())
         if self._overlap:
             self._flying.append(answer)
         else:
@@ -153,7 +167,7 @@ class Remote:
     def _take(self, values: Values) -> None:
         self.theta.numpy()[:] = values.theta
         self.theta_a.numpy()[:] = values.theta_a
-        self.steps, self._updates, self.staleness = values.steps, values.updates, values.staleness
+        self.steps, self._updates, self.staleness = values.steps + self._uncounted[0], values.updates, values.staleness
         if self.moments is not None and values.moments is not None:
             self.moments = self.moments.unpack(values.moments)
 
@@ -177,6 +191,7 @@ class Worker:
             until = time.monotonic() + CALL
             while self.learner.steps < job.config.steps and time.monotonic() < until:
                 reports.append(self.learner.iterate())
+            self.learner.agent.home.flush()  # type: ignore[attr-defined]
             return reports
         except RayError:
             return Death(LOST)
