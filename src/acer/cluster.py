@@ -38,6 +38,7 @@ from acer.parameters import Constants, Local, descend, place
 
 CALL = 0.5  # seconds that one call of an actor-learner lasts at least, in whole trajectories
 PROCESS_BYTES = 350 << 20  # of one actor-learner's process, measured with CartPole-v1
+QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}  # what Ray is to say of itself
 LOST = "the process that held the parameters is gone"
 
 GONE = Death("its process or its node is gone")
@@ -345,7 +346,6 @@ def _connect(config: Config, actors: int, again: bool) -> bool:
         if not again:
             _check_room(need, actors)
         return False
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if not config.ray_address:
         check_memory(actors, PROCESS_BYTES)
         ray.init(
@@ -353,20 +353,10 @@ def _connect(config: Config, actors: int, again: bool) -> bool:
             num_cpus=max(cores(), math.ceil(need)),
             include_dashboard=False,
             runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}},
-            **options,
+            **QUIET,
         )
         return True
-    reason = _unreachable(config.ray_address)
-    if not reason:
-        try:
-            ray.init(address=config.ray_address, **options)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
-    if reason:
-        raise SettingsError(
-            f"no Ray cluster at --ray-address {config.ray_address} ({reason}); start one with `ray start --head`, or "
-            "leave the address out for one on this machine"
-        )
+    join(config.ray_address)
     if not again:
         try:
             _check_room(need, actors)
@@ -374,6 +364,21 @@ def _connect(config: Config, actors: int, again: bool) -> bool:
             ray.shutdown()
             raise
     return True
+
+
+def join(address: str) -> None:
+    """Joins a cluster that is there."""
+    reason = _unreachable(address)
+    if not reason:
+        try:
+            ray.init(address=address, **QUIET)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+    if reason:
+        raise SettingsError(
+            f"no Ray cluster at --ray-address {address} ({reason}); start one with `ray start --head`, or leave the "
+            "address out to run on this machine"
+        )
 
 
 def _unreachable(address: str) -> str:

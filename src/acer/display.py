@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -42,7 +42,22 @@ class _Only(ProgressColumn):
         return self._column(task) if task.total is not None else Text()
 
 
-class Display:
+class _Live:
+    """Shows its progress as long as it is entered."""
+
+    _progress: Progress
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+
+class Display(_Live):
     """One line: steps done, return, speed, time left; and one for each actor-learner of a crew."""
 
     def __init__(self, name: str, total: int, done: int = 0, shown: bool = True) -> None:
@@ -58,15 +73,6 @@ class Display:
         )
         self._task: TaskID = self._progress.add_task(name, total=total, completed=done, episode_return="…", speed="")
         self._members: list[TaskID] = []
-
-    def __enter__(self) -> "Display":
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
 
     def show(self, steps: int, episode_return: float, speed: float, members: Sequence["Member"] = ()) -> None:
         self._update(self._task, episode_return, speed, completed=steps)
@@ -88,7 +94,7 @@ class Display:
             self._progress.console.print(line, highlight=False)
 
 
-class JobsDisplay:
+class JobsDisplay(_Live):
     """Many runs at once: a line for all of them with the time left, and one for each that is going on.
 
     Where there is no terminal, a line for each that ends.
@@ -110,15 +116,6 @@ class JobsDisplay:
         )
         self._all = self._progress.add_task(self._title(), total=steps, completed=steps_done, left="")
         self._tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> "JobsDisplay":
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
 
     def begin(self, name: str, steps: int) -> None:
         with self._lock:

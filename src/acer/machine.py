@@ -3,6 +3,9 @@
 import contextlib
 import ctypes
 import os
+import signal
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 
 def cores() -> int:
@@ -17,6 +20,21 @@ def free_memory() -> int:
             sizes = dict(line.split(":") for line in file)
         return int(sizes["MemAvailable"].split()[0]) << 10
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextlib.contextmanager
+def signals_go_to(handler: Callable[[int, FrameType | None], None], *numbers: int) -> Iterator[None]:
+    """Meanwhile, these signals call `handler`; not outside the main thread, where whoever runs us handles them."""
+    try:
+        before = {number: signal.signal(number, handler) for number in numbers}
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
 def keep_memory() -> None:

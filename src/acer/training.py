@@ -7,7 +7,7 @@ import math
 import platform
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -31,7 +31,7 @@ from acer.envs.registry import EnvMaker
 from acer.errors import AcerError, CheckpointError, EnvironmentFault, HolderLost, LearningFault, SettingsError
 from acer.evaluation import Evaluation, evaluate
 from acer.logs import EPISODES, EVALUATIONS, PROGRESS, Meter, Table, TensorBoard
-from acer.machine import keep_memory
+from acer.machine import keep_memory, signals_go_to
 from acer.networks import Network, bfloat16_pays
 from acer.parameters import Local, views
 
@@ -546,8 +546,7 @@ class _Logs:
                 self._board.close()
 
 
-@contextlib.contextmanager
-def _stop_on_signals(training: Training) -> Iterator[None]:
+def _stop_on_signals(training: Training) -> contextlib.AbstractContextManager[None]:
     """Ctrl-C and SIGTERM end the run after the current iteration; a second one ends it at once."""
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -555,13 +554,4 @@ def _stop_on_signals(training: Training) -> Iterator[None]:
             raise KeyboardInterrupt
         training.stopping = training.interrupted = True
 
-    try:
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread: whoever runs us there handles signals
-        yield
-        return
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return signals_go_to(ask, signal.SIGINT, signal.SIGTERM)

@@ -23,6 +23,7 @@ from acer.display import JobsDisplay, warn
 from acer.errors import SettingsError
 from acer.experiments import runs
 from acer.experiments.plans import Job, from_json, to_json
+from acer.machine import signals_go_to
 
 PATIENCE = 60.0  # seconds that the runs of a killed experiment have to save and end
 
@@ -32,7 +33,7 @@ Runner = Callable[[Sequence[Job], Path, JobsDisplay], None]
 
 def run(jobs: Sequence[Job], out: Path, runner: Runner) -> None:
     """Runs those of the jobs that are not finished."""
-    with _claimed(out), _interrupted_by_sigterm():
+    with _claimed(out), signals_go_to(_interrupt, signal.SIGTERM):
         missing = [job for job in jobs if not runs.is_finished(out, job)]
         for name in {job.name for job in jobs} - {job.name for job in missing}:
             shutil.rmtree(out / "work" / name, ignore_errors=True)  # of one killed between its last two moments
@@ -142,12 +143,11 @@ def on_ray(address: str) -> Runner:
     """Runs jobs as tasks of a Ray cluster: the nodes need acer, not this disk. An interrupted one begins again."""
     try:
         import ray
+
+        from acer.cluster import join
     except ImportError:
         raise SettingsError("--ray-address needs Ray: pip install 'acer[ray]'") from None
-    try:
-        ray.init(address=address, log_to_driver=False, configure_logging=False)
-    except Exception as error:  # of many kinds, from Ray's depths
-        raise SettingsError(f"no Ray cluster at {address}: {_last_line(str(error))}") from None
+    join(address)
 
     def runner(jobs: Sequence[Job], out: Path, display: JobsDisplay) -> None:
         remote = ray.remote(_task)
@@ -223,19 +223,6 @@ def _claimed(out: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-@contextlib.contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     """SIGTERM is treated as Ctrl-C."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:  # not in the main thread: whoever runs us there handles signals
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    raise KeyboardInterrupt
