@@ -3,9 +3,9 @@
     python benchmarks/homes_speed.py
 
 Slow simulator: a step sleeps 10 ms and burns no CPU; replay ratio 0, one environment for each actor-learner; 16
-actor-learners beside one, in memory of this machine and on Ray. CPU-bound simulator: a step computes for about 1 ms;
-two actor-learners beside two independent processes, each training by itself; in turns, medians of five. Steps are
-counted from one second after every actor-learner has reported to the end.
+actor-learners beside one, in memory of this machine and on Ray; in turns, medians of five. CPU-bound simulators: a
+step computes for about 10 ms, or for about 1 ms; two actor-learners beside two independent processes, each training by
+itself; in turns, medians of five. Steps are counted from one second after every actor-learner has reported to the end.
 """
 
 import csv
@@ -51,12 +51,23 @@ class Waiting(gym.Env[Any, Any]):
 
 
 class Computing(Waiting):
-    """A step takes about 1 ms of one core."""
+    """A step takes about 10 ms of one core."""
+
+    rounds = 120_000
 
     def work(self) -> None:
         total = 0
-        for i in range(12_000):
+        for i in range(self.rounds):
             total += i * i
+
+
+class Quick(Computing):
+    """A step takes about 1 ms of one core."""
+
+    rounds = 12_000
+
+
+COMPUTING = {"computing 10 ms": Computing, "computing 1 ms": Quick}
 
 
 class Clock(Callback):
@@ -94,34 +105,36 @@ def speed(env: Any, home: str, actors: int) -> float:
     return clock.speed
 
 
-def independent(count: int) -> float:
+def independent(simulator: str, count: int) -> float:
     """Steps per second of processes that know nothing of each other."""
-    command = [sys.executable, __file__, "alone"]
+    command = [sys.executable, __file__, simulator]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
     return sum(float(process.communicate()[0].split()[-1]) for process in started)
 
 
 def main() -> None:
-    if sys.argv[1:] == ["alone"]:
-        print(speed(Computing, "local", 1))
+    if sys.argv[1:]:
+        print(speed(COMPUTING[sys.argv[1]], "local", 1))
         return
     rows: list[list[Any]] = []
     for home in ("shared", "ray"):
         one, many = [], []
-        for _ in range(3):
+        for _ in range(TURNS):
             one.append(speed(Waiting, home, 1))
             many.append(speed(Waiting, home, 16))
             print(f"waiting {home}: {one[-1]:.1f} {many[-1]:.1f}", flush=True)
         rows.append(["waiting 10 ms", home, 16, median(many), "one actor-learner", median(one),
                      median(many) / median(one)])  # fmt: skip
-    for home in ("shared", "ray"):
-        pair, alone = [], []
+    for simulator, env in COMPUTING.items():
+        pairs: dict[str, list[float]] = {"shared": [], "ray": []}
+        alone = []
         for _ in range(TURNS):
-            pair.append(speed(Computing, home, 2))
-            alone.append(independent(2))
-            print(f"computing {home}: {pair[-1]:.1f} {alone[-1]:.1f}", flush=True)
-        rows.append(["computing 1 ms", home, 2, median(pair), "two independent processes", median(alone),
-                     median(pair) / median(alone)])  # fmt: skip
+            alone.append(independent(simulator, 2))
+            for home, of in pairs.items():
+                of.append(speed(env, home, 2))
+            print(f"{simulator}: {alone[-1]:.1f} {pairs['shared'][-1]:.1f} {pairs['ray'][-1]:.1f}", flush=True)
+        rows += [[simulator, home, 2, median(of), "two independent processes", median(alone),
+                  median(of) / median(alone)] for home, of in pairs.items()]  # fmt: skip
     RESULTS.mkdir(parents=True, exist_ok=True)
     with (RESULTS / "speed.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -278,7 +278,7 @@ def summary(seen: list[dict[str, float]]) -> dict[str, float]:
     for numbers in seen:
         for key, value in numbers.items():
             values.setdefault(key, []).append(value)
-    return {key: max(of) if key.endswith("_error") else float(np.mean(of)) for key, of in values.items()}
+    return {key: max(of) if key.endswith("_error") else sum(of) / len(of) for key, of in values.items()}
 
 
 def diagnose(network: Network, gradient: Tensor, outcome: Outcome) -> str:

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from acer.errors import CheckpointError
+from acer.machine import give_back_memory
 
 FORMAT = 3
 MODEL, REPLAY, BLOCKS, RUN, STATE = (
@@ -193,7 +194,13 @@ class Saver:
 
     def save(self, steps: int, snapshot: Snapshot, best: bool = False) -> None:
         self.wait()
-        self._writing = self._pool.submit(write_numbered, self.root, steps, snapshot, self._keep, best)
+        self._writing = self._pool.submit(self._write, steps, snapshot, best)
+
+    def _write(self, steps: int, snapshot: Snapshot, best: bool) -> Path:
+        try:
+            return write_numbered(self.root, steps, snapshot, self._keep, best)
+        finally:
+            give_back_memory()  # copies of everything leave gaps that the heap would grow around, save after save
 
     def wait(self) -> bool:
         """Waits for what is being written; False if it could not be."""

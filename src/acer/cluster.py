@@ -36,7 +36,7 @@ from acer.networks import Network, Policy
 from acer.normalizer import Moments
 from acer.parameters import Constants, Local, descend, place
 
-CALL = 0.5  # seconds that one call of an actor-learner lasts at least, in whole trajectories
+CALL = 1.0  # seconds that one call of an actor-learner lasts at least, in whole trajectories
 PROCESS_BYTES = 350 << 20  # of one actor-learner's process, measured with CartPole-v1
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}  # what Ray is to say of itself
 LOST = "the process that held the parameters is gone"

@@ -44,3 +44,9 @@ def keep_memory() -> None:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
         for parameter, value in ((-3, 1 << 30), (-1, (1 << 31) - 1)):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
             mallopt(parameter, value)
+
+
+def give_back_memory() -> None:
+    """Hands the system what the C library has kept and does not use; what is used again costs its fresh pages once."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)

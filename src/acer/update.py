@@ -204,21 +204,29 @@ def diagnostics(method: Method, outcome: Outcome) -> dict[str, Tensor]:
     f, live, phi, log_rho = method.distribution, outcome.batch.live, outcome.phi, outcome.log_rho
     weights = live.to(phi.dtype) / live.sum().clamp(min=1)
 
-    def mean(values: Tensor) -> Tensor:
-        return (values * weights).sum()
+    def means(*values: Tensor) -> tuple[Tensor, ...]:
+        return (torch.stack(values) * weights).sum((1, 2)).unbind()
 
     # The projection counts where the gradient of the *parameters* changed: pulled back, what it took away may vanish.
     before = f.pullback(phi, outcome.g).square().sum(-1)
     change = f.pullback(phi, outcome.g - outcome.z).square().sum(-1)
     target, predicted = outcome.estimate.target, outcome.estimate.predicted
-    squared_error = (target - predicted).square()
-    variance = mean((target - mean(target)).square())
+    (middle,) = means(target)
+    active, entropy, kl, squared_error, variance, above, trace = means(
+        (change > 1e-10 * before).to(phi.dtype),
+        f.entropy(phi),
+        f.kl(outcome.phi_a, phi),
+        (target - predicted).square(),
+        (target - middle).square(),
+        (returns.importance_weight(log_rho) > method.c).to(phi.dtype),
+        returns.truncated_trace(log_rho, f.dimensions),
+    )
     return {
-        "trust_region_active": mean(change > 1e-10 * before),
-        "entropy": mean(f.entropy(phi)),
-        "kl": mean(f.kl(outcome.phi_a, phi)),
-        "q_loss": mean(0.5 * squared_error),
-        "rho_above_c": mean(returns.importance_weight(log_rho) > method.c),
-        "trace": mean(returns.truncated_trace(log_rho, f.dimensions)),
-        "explained_variance": 1 - mean(squared_error) / variance.clamp(min=1e-12),
+        "trust_region_active": active,
+        "entropy": entropy,
+        "kl": kl,
+        "q_loss": 0.5 * squared_error,
+        "rho_above_c": above,
+        "trace": trace,
+        "explained_variance": 1 - squared_error / variance.clamp(min=1e-12),
     }

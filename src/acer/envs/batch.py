@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from types import FrameType
 from typing import Any
 
@@ -165,22 +165,24 @@ class EnvBatch:
 
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """Ends what takes longer. In the main thread only, and only where nobody else has set the alarm."""
-    usable = (
-        seconds > 0
-        and hasattr(signal, "setitimer")
-        and threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGALRM) in (signal.SIG_DFL, _hung)
-    )
-    if not usable:
+    """Ends what takes longer. In the main thread only, and only where nobody else uses the alarm."""
+    if seconds <= 0 or threading.current_thread() is not threading.main_thread() or not _alarm_is_ours():
         yield
         return
-    signal.signal(signal.SIGALRM, _hung)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@cache
+def _alarm_is_ours() -> bool:
+    """Takes the alarm, if there is one and nobody has; in the main thread."""
+    if not hasattr(signal, "setitimer") or signal.getsignal(signal.SIGALRM) != signal.SIG_DFL:
+        return False
+    signal.signal(signal.SIGALRM, _hung)
+    return True
 
 
 def _hung(number: int, frame: FrameType | None) -> None:
