@@ -100,9 +100,9 @@ class Holder:
 class Remote:
     """An actor-learner's way to the holder.
 
-    With overlap, what an update brings back is taken when it is there: the next update is computed meanwhile, from
-    parameters that lack the last one. Without, each pull and each push is waited for. What is counted travels with
-    the next call: calls cost more than numbers.
+    With overlap, what an update brings back is not taken by the pull right after it, but by the next: meanwhile the
+    actor-learner acts, or computes another update, with parameters that lack the last one. Without, each pull and each
+    push is waited for. What is counted travels with the next call: calls cost more than numbers.
     """
 
     def __init__(
@@ -120,7 +120,8 @@ class Remote:
         self.steps = 0
         self._updates = 0
         self._holder, self._overlap = holder, overlap
-        self._flying: deque[Any] = deque()
+        self._flying: deque[Any] = deque()  # calls whose answers have not been taken
+        self._fresh = 0  # of them, those made since the last pull
         self._uncounted = (0, 0)  # steps, and updates left out, that the holder has not heard of
         self._take(ray.get(holder.pull.remote()))
 
@@ -155,13 +156,15 @@ class Remote:
         if not self._flying:
             self._flying.append(self._holder.pull.remote(self._counts()))
             return
-        while self._flying and (len(self._flying) > 1 or ray.wait([self._flying[0]], timeout=0)[0]):
+        while len(self._flying) > self._fresh:
             self._take(ray.get(self._flying.popleft()))
+        self._fresh = 0
 
     def push(self, gradient: Tensor, rate: float) -> None:
         answer = self._holder.push.remote(gradient.numpy(), rate, self._updates, self._counts())
         if self._overlap:
             self._flying.append(answer)
+            self._fresh = 1
         else:
             self.staleness = ray.get(answer).staleness
 
