@@ -102,6 +102,23 @@ def test_resume_goes_on(run, call, tmp_path):
     assert json.loads((copy / "config.json").read_text())["steps"] == 1400
 
 
+def test_resume_from_one_of_the_checkpoints_goes_back_to_it_in_the_same_run(run, call):
+    subprocess.run(["cp", "-r", str(run), "copy"], check=True)
+    copy = Path("copy")
+    assert call("resume", copy, "--steps", "1400")[0] == 0
+    whole = logs.read(copy / "progress.csv")
+    first, last = sorted(path for path in (copy / "checkpoints").iterdir() if path.is_dir())
+    assert "is finished" in call("resume", first)[2]
+    assert last.is_dir()
+    code, _, err = call("resume", first, "--steps", "1400")
+    assert "Going on" in err
+    assert code == 0, err
+    assert not (first / "progress.csv").exists()
+    assert [row["steps"] for row in logs.read(copy / "progress.csv")] == [row["steps"] for row in whole]
+    assert (copy / "checkpoints" / "LATEST").read_text().strip() == last.name
+    assert (copy / "checkpoints" / f"{last.name}.undone").is_dir()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_is_saved_and_resumes(number, call):
     command = [sys.executable, "-m", "acer", "train", "CartPole-v1", "--out", "r", "--steps", "100000000", *SHORT[2:]]

@@ -251,13 +251,21 @@ def find(path: Path, say: Callable[[str], None], best: bool = False) -> tuple[Pa
     raise CheckpointError(f"{path} has no usable checkpoint: {'; '.join(problems[:3])}")
 
 
-def forget_after(directory: Path) -> None:
+def run_of(path: Path) -> Path:
+    """The directory of the run that `path` is, or is a checkpoint of."""
+    return path.parent.parent if path.parent.name == "checkpoints" and (path / STATE).is_file() else path
+
+
+def forget_after(root: Path, steps: int) -> None:
     """Puts aside the checkpoints of a run that are newer than the one it goes on from: they would outlive good ones."""
-    if directory.parent.name != "checkpoints":
-        return
-    for newer in _numbered(directory.parent):
-        if newer.name > directory.name:
-            newer.rename(newer.with_name(f"{newer.name}.undone"))
+    current = f"{steps:012d}"
+    newer = [path for path in _numbered(root) if path.name > current]
+    if newer and (root / current / STATE).is_file():
+        _name(root / LATEST, current)
+    for path in newer:
+        aside = path.with_name(f"{path.name}.undone")
+        shutil.rmtree(aside, ignore_errors=True)
+        path.rename(aside)
 
 
 def never_saved(path: Path) -> bool:

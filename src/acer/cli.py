@@ -113,15 +113,17 @@ def resume(
     """Go on with a run where its last checkpoint stands.
 
     Args:
-        directory: Directory of the run.
+        directory: Directory of the run, or of one of its checkpoints to go back to.
         env: The environment, if it is code of your own (module:Class): a file's word is not enough to run it.
         steps: Train to this many steps instead of the run's own number.
         device: Where the networks run now, if not where they ran before.
         quiet: No progress display.
     """
+    from acer import checkpoint
     from acer.training import Training, extend
 
-    training = Training.resume(directory, env, directory, device)
+    start, directory = directory, checkpoint.run_of(directory)
+    training = Training.resume(start, env, directory, device)
     if steps is not None:
         if steps <= training.steps:
             raise SettingsError(f"{directory} is at {training.steps:,} steps already: --steps must be more")

@@ -128,8 +128,6 @@ class Training:
             config = config_of(file, {"config": configuration.read_file(file)}, device)
             return cls(config, trusted(config, env, file), directory)
         where, state = checkpoint.find(path, warn)
-        if directory is not None:
-            checkpoint.forget_after(where)
         return cls.take_up(where, state, env, directory, device)
 
     @classmethod
@@ -165,6 +163,8 @@ class Training:
         self.open()
         crew = self._crew
         assert crew is not None
+        if self.directory is not None:
+            checkpoint.forget_after(self.directory / "checkpoints", self.steps)
         began, before = time.perf_counter(), self.seconds
         with _Logs(self) as logs, _stop_on_signals(self), Display(
             config.env, config.steps, self.steps, shown
@@ -253,7 +253,6 @@ class Training:
         where, state = checkpoint.find(self.directory, warn)
         warn(f"{why}; going on from {where}")
         self._went_back = True
-        checkpoint.forget_after(where)
         self.load(where, state)
 
     def evaluate(
