@@ -6,7 +6,6 @@ Two runs of the `atari` preset (learning rate 1e-4) that differ in --normalize-o
 from each one's replay memory go through its network. Ten minutes on two cores.
 """
 
-import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import torch
 
 from acer.training import Training
 from acer.update import Seen
+from table import write
 
 RUNS, FILE = Path("runs/features"), Path("results/atari/features.csv")
 COLUMNS = ["observations", "steps", "never_on", "always_on", "deviation_over_mean", "correlation", "explained_variance"]
@@ -59,11 +59,7 @@ def main() -> None:
             subprocess.run(command, check=True)
         rows.append([name, *(round(value, 3) for value in look(out))])
         print(*rows[-1], sep="\t", flush=True)
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    with FILE.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(rows)
+    write(FILE, COLUMNS, rows)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from acer.plots import column_pairs
+from table import write
 
 GAMES = {"pong": 3_000_000, "breakout": 2_000_000, "qbert": 2_000_000}
 RUNS, RESULTS = Path("runs/atari"), Path("results/atari")
@@ -45,7 +46,6 @@ def play(game: str) -> None:
 
 def collect() -> None:
     """Writes curves, CSV files and the table of every run that has begun."""
-    RESULTS.mkdir(parents=True, exist_ok=True)
     with (RESULTS / "anchors.csv").open(newline="") as file:
         anchors = [row for row in csv.DictReader(file) if row["steps"]]
     begun = [game for game in GAMES if (RUNS / game / "progress.csv").exists()]
@@ -76,10 +76,7 @@ def collect() -> None:
     figure.supxlabel("agent steps (four frames each)", fontsize=9)
     figure.supylabel("score while training, last 100 games", fontsize=9)
     figure.savefig(RESULTS / "learning.png", dpi=130)
-    with (RESULTS / "learning.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["game", "steps", "seconds", "eval_episodes", "eval_mean", "eval_std"])
-        writer.writerows(rows)
+    write(RESULTS / "learning.csv", ["game", "steps", "seconds", "eval_episodes", "eval_mean", "eval_std"], rows)
     for row in rows:
         print(*row, sep="\t")
 

@@ -6,7 +6,6 @@ Replay ratio 4, the preset's four trajectories per update (as many as there are 
 a process of its own; three rounds, of which the median counts.
 """
 
-import csv
 import statistics
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import matplotlib.pyplot as plt
 from acer.bench.atari import settings
 from acer.bench.contenders import train
 from acer.machine import cores
+from table import write
 
 ENVIRONMENTS = [1, 2, 4, 8, 16, 32, 64]
 RESULTS = Path("results/bench")
@@ -44,13 +44,10 @@ def main() -> None:
                     [sys.executable, __file__, str(n), str(t)], check=True, stdout=subprocess.PIPE, text=True
                 )
                 found.setdefault((n, t), []).append(float(run.stdout))
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    with (RESULTS / "atari_scaling.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["environments", "threads", "steps_per_second"])
-        for (n, t), speeds in found.items():
-            writer.writerow([n, t, round(statistics.median(speeds), 1)])
-            print(n, t, *(round(s, 1) for s in speeds), sep="\t")
+    rows = [[n, t, round(statistics.median(speeds), 1)] for (n, t), speeds in found.items()]
+    for row, speeds in zip(rows, found.values(), strict=True):
+        print(*row, *(round(s, 1) for s in speeds), sep="\t")
+    write(RESULTS / "atari_scaling.csv", ["environments", "threads", "steps_per_second"], rows)
     figure, axes = plt.subplots(figsize=(5, 3.4), layout="constrained")
     for t in threads:
         axes.plot(

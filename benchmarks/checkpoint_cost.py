@@ -7,7 +7,6 @@ goes on: ten iterations without a save, then a save with iterations until it is 
 the time that training stands still to copy its state, and what its iterations take longer until the save is done.
 """
 
-import csv
 import shutil
 import sys
 import time
@@ -19,6 +18,7 @@ import numpy as np
 from acer.config import defaults
 from acer.training import Training
 from replay_memory import fill
+from table import write
 
 FILE = Path("results/reliability/checkpoint_cost.csv")
 RUN = Path("runs/checkpoint-cost")
@@ -65,12 +65,8 @@ def main() -> None:
     for game in sys.argv[1:] or ["pong", "beam_rider"]:
         rows.append(measure(game))
         print(*rows[-1], sep="\t", flush=True)
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    with FILE.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["game", "frames", "megabytes", "seconds_to_copy", "seconds_until_written", "seconds_lost",
-                         "lost_at_one_save_in_5_minutes"])  # fmt: skip
-        writer.writerows(rows)
+    columns = "game frames megabytes seconds_to_copy seconds_until_written seconds_lost lost_at_one_save_in_5_minutes"
+    write(FILE, columns.split(), rows)
 
 
 if __name__ == "__main__":

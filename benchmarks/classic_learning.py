@@ -8,7 +8,6 @@ action, seeds that were not trained on. Runs live in runs/classic/ and go on whe
 not run again. What is kept: learning.csv (a row for each run), a progress.csv for each, and a picture.
 """
 
-import csv
 import json
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import matplotlib.pyplot as plt
 
 from acer.machine import cores
 from acer.plots import column_pairs
+from table import write
 
 # Environment, steps (a run ends with the iteration that reaches them, at most 320 later), seeds, mark.
 MARKS = [
@@ -71,10 +71,9 @@ def collect() -> None:
     figure.supxlabel("environment steps")
     figure.supylabel("return while training (last 100 episodes); dotted: mark")
     figure.savefig(RESULTS / "learning.png", dpi=130)
-    with (RESULTS / "learning.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["env", "seed", "steps", "seconds", "eval_mean", "eval_std", "mark", "reached"])
-        writer.writerows(rows)
+    write(
+        RESULTS / "learning.csv", ["env", "seed", "steps", "seconds", "eval_mean", "eval_std", "mark", "reached"], rows
+    )
     for row in rows:
         print(*row, sep="\t")
 

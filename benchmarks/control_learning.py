@@ -9,7 +9,6 @@ What counts is measured in 30 episodes with the mode action, on seeds that were 
 reach the mark.
 """
 
-import csv
 import statistics
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from acer import ACER
 from acer.envs.control import EPISODE, ControlVectorEnv, Fish, Humanoid, rotation
 from acer.machine import cores
 from acer.plots import column_pairs
+from table import write
 
 SEEDS = 3
 # Steps, what is measured, least and aim.
@@ -130,10 +130,7 @@ def collect() -> None:
     figure.supxlabel("environment steps", fontsize=9)
     figure.supylabel("return while training (last 100 episodes)", fontsize=9)
     figure.savefig(RESULTS / "learning.png", dpi=130)
-    with (RESULTS / "learning.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["task", "seed", "steps", "seconds", "eval_mean", "measure", "measured"])
-        writer.writerows(rows)
+    write(RESULTS / "learning.csv", ["task", "seed", "steps", "seconds", "eval_mean", "measure", "measured"], rows)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from acer.plots import column_pairs
 from classic_learning import MARKS
+from table import write
 
 RUNS, RESULTS = Path("runs/homes"), Path("results/homes")
 ACER = [sys.executable, "-m", "acer"]
@@ -41,11 +42,8 @@ def main() -> None:
                              round(sum(stale) / len(stale), 2), mark, "yes" if mean >= mark else "no"])  # fmt: skip
                 print(*rows[-1], sep="\t", flush=True)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    with (RESULTS / "learning.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["env", "home", "flags", "seed", "steps", "seconds", "eval_mean", "eval_std", "staleness",
-                         "mark", "reached"])  # fmt: skip
-        writer.writerows(rows)
+    columns = "env home flags seed steps seconds eval_mean eval_std staleness mark reached"
+    write(RESULTS / "learning.csv", columns.split(), rows)
 
 
 if __name__ == "__main__":

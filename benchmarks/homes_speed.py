@@ -8,7 +8,6 @@ step computes for about 10 ms, or for about 1 ms; two actor-learners beside two 
 itself; in turns, medians of five. Steps are counted from one second after every actor-learner has reported to the end.
 """
 
-import csv
 import os
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import gymnasium as gym
 import numpy as np
 
 from acer import ACER, Callback
+from table import write
 
 RESULTS = Path("results/homes")
 SECONDS = 12.0
@@ -135,11 +135,9 @@ def main() -> None:
             print(f"{simulator}: {alone[-1]:.1f} {pairs['shared'][-1]:.1f} {pairs['ray'][-1]:.1f}", flush=True)
         rows += [[simulator, home, 2, median(of), "two independent processes", median(alone),
                   median(of) / median(alone)] for home, of in pairs.items()]  # fmt: skip
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    with (RESULTS / "speed.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["simulator", "home", "actors", "steps_per_second", "beside", "its_steps_per_second", "ratio"])
-        writer.writerows([f"{value:.4g}" if isinstance(value, float) else value for value in row] for row in rows)
+    columns = ["simulator", "home", "actors", "steps_per_second", "beside", "its_steps_per_second", "ratio"]
+    rounded = [[f"{value:.4g}" if isinstance(value, float) else value for value in row] for row in rows]
+    write(RESULTS / "speed.csv", columns, rounded)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@
 what the operating system counts (resident set), with PyTorch and the preset's networks loaded.
 """
 
-import csv
 import resource
 import subprocess
 import sys
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from table import write
 
 GAMES = ["pong", "breakout", "seaquest", "beam_rider", "space_invaders", "qbert", "montezuma_revenge"]
 FILE = Path("results/bench/replay_memory.csv")
@@ -62,12 +63,8 @@ def main() -> None:
         command = [sys.executable, __file__, "--weigh", game]
         rows.append(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split())
         print(*rows[-1], sep="\t", flush=True)
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    with FILE.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["game", "frames", "megabytes", "bytes_per_frame", "process_megabytes", "microseconds_to_add",
-                         "microseconds_to_sample"])  # fmt: skip
-        writer.writerows(rows)
+    columns = "game frames megabytes bytes_per_frame process_megabytes microseconds_to_add microseconds_to_sample"
+    write(FILE, columns.split(), rows)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ import sys
 import time
 from pathlib import Path
 
+from table import write
+
 RESULTS = Path("results/reliability")
 FLAGS = {
     "CartPole-v1": ["--eval-every", "200000", "--log-every", "20000"],
@@ -54,11 +56,7 @@ def main() -> None:
     finally:
         process.terminate()
         process.wait()
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    with (RESULTS / f"soak-{env}.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["seconds", "steps", "resident_bytes", "file_handles"])
-        writer.writerows(rows)
+    write(RESULTS / f"soak-{env}.csv", ["seconds", "steps", "resident_bytes", "file_handles"], rows)
     collect()
 
 
@@ -78,11 +76,11 @@ def collect() -> None:
         minutes = round(rows[-1]["seconds"] / 60, 1)
         lines.append([env, minutes, rows[-1]["steps"], full[0]["steps"], round(first / 1e6, 1),
                       round(last / 1e6, 1), f"{last / first - 1:.2%}", " ".join(map(str, handles))])  # fmt: skip
-    with (RESULTS / "soak.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["env", "minutes", "steps", "full_at", "megabytes_when_full", "megabytes_at_the_end", "growth",
-                         "file_handles"])  # fmt: skip
-        writer.writerows(lines)
+    write(
+        RESULTS / "soak.csv",
+        ["env", "minutes", "steps", "full_at", "megabytes_when_full", "megabytes_at_the_end", "growth", "file_handles"],
+        lines,
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Independent runs, as many at once as there are cores, into one CSV file."""
+"""Measurements as CSV files."""
 
 import csv
 from collections.abc import Callable, Iterable, Sequence
@@ -18,9 +18,13 @@ def measure(
         for row in pool.map(run, jobs):
             rows.append(row)
             print(*row, sep="\t", flush=True)
+    write(file, columns, rows)
+    return rows
+
+
+def write(file: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)
-    return rows
