@@ -1,6 +1,6 @@
 """Algorithms 2 and 3, literally: one trajectory at a time, loops, NumPy in float64, back-propagation by hand.
 
-Nothing of the package is used but its settings. The readings of the paper are those of the design:
+Nothing of the package is used but its settings. Where the paper leaves a choice:
 
 - the correction's sum has Q(x_i, a), not Q(x_i, a_i);
 - the critic ascends (Q^ret − Q(x_i, a_i)) ∇Q(x_i, a_i);

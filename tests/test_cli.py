@@ -1,5 +1,6 @@
 """The command line: whole runs, and one clear line for every mistake."""
 
+import fcntl
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acer import logs
+from acer import ACER, logs
 
 SHORT = ["--steps", "700", "--log-every", "200", "--hidden", "16", "--eval-episodes", "3", "--replay-start", "320"]
 HERE = str(Path(__file__).parent)
@@ -116,7 +117,50 @@ def test_resume_from_one_of_the_checkpoints_goes_back_to_it_in_the_same_run(run,
     assert not (first / "progress.csv").exists()
     assert [row["steps"] for row in logs.read(copy / "progress.csv")] == [row["steps"] for row in whole]
     assert (copy / "checkpoints" / "LATEST").read_text().strip() == last.name
-    assert (copy / "checkpoints" / f"{last.name}.undone").is_dir()
+    assert not list((copy / "checkpoints").glob("*.undone"))  # the run has passed it again
+
+
+def test_a_checkpoint_is_of_its_run_by_any_name(run, call, monkeypatch):
+    subprocess.run(["cp", "-r", str(run), "copy"], check=True)
+    (name,) = (path.name for path in Path("copy/checkpoints").iterdir() if path.is_dir())
+    monkeypatch.chdir("copy/checkpoints")
+    assert call("resume", name, "--steps", "1400")[0] == 0
+    assert not Path(name, "progress.csv").exists()
+
+
+def test_one_process_trains_in_a_directory(run, call):
+    subprocess.run(["cp", "-r", str(run), "copy"], check=True)
+    before = {path: path.read_bytes() for path in Path("copy").rglob("*.csv")}
+    descriptor = os.open("copy", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    code, _, err = call("resume", "copy", "--steps", "1400")
+    os.close(descriptor)
+    assert code == 2
+    assert "another process is training in copy" in err
+    assert {path: path.read_bytes() for path in Path("copy").rglob("*.csv")} == before
+
+
+def test_a_model_without_its_run_cannot_be_resumed(run, call):
+    model = ACER.load(run)
+    model.save("model")
+    model.close()
+    code, _, err = call("resume", "model")
+    assert code == 2
+    assert "is a model without its run" in err
+
+
+def test_a_row_that_cannot_be_written_leaves_nothing_of_itself(tmp_path):
+    class Full:
+        def __str__(self):
+            raise OSError("No space left on device")
+
+    table = logs.Table(tmp_path / "t.csv", ["steps", "return"])
+    table.add({"steps": 1, "return": 2})
+    before = table.path.read_text()
+    with pytest.raises(OSError, match="No space"):
+        table.add({"steps": 2, "return": 3}, {"steps": 3, "return": Full()})
+    assert table.path.read_text() == before
+    assert table.rows == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -162,6 +206,7 @@ MISTAKES = [
     (["train", "environments:NanAtReset"], "NaN or infinity at step 0"),
     (["train", "CartPole-v1", "--algo", "no-sdn"], "only continuous actions"),
     (["train", "CartPole-v1", "--algo", "a3c", "--replay-ratio", "4"], "a3c has no replay"),
+    (["train", "CartPole-v1", "--algo", "a3c", "--replay-start", "7"], "--replay-start has no meaning here"),
     (["train", "CartPole-v1", "--torso", "conv"], "needs images"),
     (["train", "Pendulum-v1", "--entropy-weight", "0.1"], "no entropy gradient"),
     (["train", "Pendulum-v1", "--returns", "tree-backup"], "tree backup needs discrete"),
@@ -171,6 +216,7 @@ MISTAKES = [
     (["eval", "nowhere"], "nowhere: no such directory"),
     (["record", "nowhere"], "nowhere: no such directory"),
     (["plot", "nowhere"], "nowhere"),
+    (["bench", "classic", "--output", "/dev/null/x.json"], "/dev/null"),
     (["fly"], "unknown command 'fly'"),
 ]
 
@@ -303,7 +349,7 @@ def test_a_missing_extra_says_what_to_install(call, monkeypatch):
     code, _, err = call("train", "LunarLander-v3")
     assert code == 2
     assert "pip install" in err
-    assert "acer[box2d]" in err
+    assert "'.[box2d]'" in err
 
 
 def test_a_damaged_checkpoint_is_refused(run, call):
@@ -329,4 +375,7 @@ def test_help_answers_everywhere(call):
     code, out, _ = call("train", "Pendulum-v1", "--help")
     assert code == 0
     assert "--learning-rate" in out
+    code, out, _ = call("train", "fish", "--help")
+    assert code == 0
+    assert "0.0003" in out  # of the preset that fish trains with
     assert "CartPole-v1" in call("envs")[1]

@@ -19,6 +19,11 @@ def test_every_name_with_every_preset_is_a_whole_configuration(preset, algo, con
     assert from_dict(json.loads(configuration.to_json(config))) == config
 
 
+def test_a_number_too_large_for_a_float_is_said_in_one_line():
+    with pytest.raises(SettingsError, match="--gamma must be a number"):
+        from_dict({"env": "X", "gamma": 10**400})
+
+
 def test_the_papers_constants():
     atari, control = defaults("X", False, "atari"), defaults("X", True, "control")
     assert (atari.trajectory_length, atari.truncation, atari.delta, atari.alpha) == (20, 10, 1, 0.99)

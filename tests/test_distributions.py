@@ -85,7 +85,7 @@ def test_categorical_agrees_with_torch(statistic: Statistic) -> None:
 
 
 def test_kl_gradient_vanishes_at_equality_for_logits_but_not_for_probabilities() -> None:
-    """Contract 6 of the design: with probabilities k = −1 in every entry, which softmax takes away again."""
+    """With probabilities k = −1 in every entry, which softmax takes away again."""
     phi = Categorical(4).statistics(normal(0, 4))
     assert not Categorical(4).kl_gradient(phi, phi).any()
     probabilities = Categorical(4, "probabilities")

@@ -152,9 +152,11 @@ MISTAKES = [
     (["control", "--threads", "0"], "--threads must be at least 1"),
     (["control", "--jobs", "-1"], "--jobs must be at least 0"),
     (["theory", "--tasks", "fish"], "theory has no tasks"),
+    (["theory", "--jobs", "2"], "--jobs has no meaning here"),
+    (["control", "--ray-address", "auto", "--jobs", "2"], "--jobs is for runs on this machine"),
     (["theory", "--scale", "huge"], "huge"),
     (["flight"], "flight"),
-    (["control", "--ray-address", "auto"], "pip install 'acer[ray]'"),
+    (["control", "--ray-address", "auto"], "pip install '.[ray]'"),
 ]
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,7 +26,8 @@ from acer.parameters import Constants, Local, Memory, Shared
 from acer.training import Training
 from environments import Mortal
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'acer[ray]'")
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
+from acer.cluster import Worker  # noqa: E402
 
 SMALL = {"environments": 4, "hidden": (16,), "replay_start": 80, "eval_episodes": 2, "eval_limit": 50}
 CARTPOLE_MARK = 475.0
@@ -216,6 +218,27 @@ def test_deaths_in_a_row_end_the_run_with_a_checkpoint(home, tmp_path, request):
         model.learn(1_000, out=tmp_path / "run")
 
 
+def test_what_a_worker_did_before_it_died_is_told_first():
+    class Learner:
+        steps = 0
+        agent = SimpleNamespace(home=SimpleNamespace(flush=lambda: told.append("counts")))
+        rollout = SimpleNamespace(env=SimpleNamespace(close=lambda: told.append("closed")))
+
+        def iterate(self):
+            self.steps += 1
+            if self.steps == 3:
+                raise RuntimeError("the gearbox is stuck")
+            return self.steps
+
+    told = []
+    worker = Worker()
+    worker.learner = Learner()
+    job = SimpleNamespace(config=SimpleNamespace(steps=100))
+    assert worker.work(job, (0, 0), None, None) == [1, 2]
+    assert told == ["counts", "closed"]
+    assert "the gearbox is stuck" in worker.work(job, (0, 0), None, None).reason
+
+
 def test_numbers_that_are_not_finite_end_the_run_of_all(tmp_path):
     model = ACER("CartPole-v1", home="shared", actors=2, most_skipped=2, **SMALL)
     model._training.home.theta.fill_(float("nan"))
@@ -376,7 +399,7 @@ def one_line(result, *words):
 def test_ray_that_is_not_installed_is_named(tmp_path):
     (tmp_path / "ray.py").write_text("raise ModuleNotFoundError(\"No module named 'ray'\", name='ray')")
     result = acer("train", "CartPole-v1", "--home", "ray", "--out", "run", cwd=tmp_path, PYTHONPATH=str(tmp_path))
-    one_line(result, "pip install 'acer[ray]'")
+    one_line(result, "pip install '.[ray]'")
     assert not (tmp_path / "run").exists()
 
 

@@ -44,7 +44,7 @@ class Agent:
         self.distribution = algorithms.distribution(config, action)
         self.method = algorithms.method(config, self.distribution)
         self.architecture = algorithms.architecture(config, observation, action)
-        self.device = _device(config.device)
+        self.device = find_device(config.device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = Network(self.architecture).to(self.device)
@@ -104,7 +104,8 @@ def use_threads(config: Config, observation: ObservationSpec) -> None:
     torch.set_num_threads(configuration.threads_of(config) if large else config.threads or 1)
 
 
-def _device(name: str) -> torch.device:
+def find_device(name: str) -> torch.device:
+    """The device, if there is such a one here."""
     try:
         torch.zeros(1, device=name).tolist()
         return torch.device(name)

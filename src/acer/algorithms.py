@@ -85,6 +85,8 @@ def architecture(config: Config, observation: ObservationSpec, action: ActionSpe
         raise SettingsError(
             f"images of {size} are too small for the convolutions (at least {SMALLEST_IMAGE}); use --torso mlp"
         )
+    if convolutional and not config.hidden:
+        raise SettingsError("convolutions need at least one size in --hidden behind them; or use --torso mlp")
     if config.precision == "bfloat16" and not convolutional:
         raise SettingsError("--precision bfloat16 is for convolutions, and this network has none; leave it out")
     return Architecture(

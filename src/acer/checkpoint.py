@@ -117,6 +117,9 @@ def write_numbered(root: Path, steps: int, snapshot: Snapshot, keep: int, best: 
     _name(root / LATEST, directory.name)
     if best:
         _name(root / BEST, directory.name)
+    for undone in root.glob("*.undone"):  # what the run has now passed again
+        if undone.name.removesuffix(".undone") <= directory.name:
+            shutil.rmtree(undone)
     kept = {directory.name, _named_in(root / BEST)}
     for old in [path for path in _numbered(root) if path.name not in kept][max(0, keep - 1) :]:
         shutil.rmtree(old)
@@ -253,7 +256,8 @@ def find(path: Path, say: Callable[[str], None], best: bool = False) -> tuple[Pa
 
 def run_of(path: Path) -> Path:
     """The directory of the run that `path` is, or is a checkpoint of."""
-    return path.parent.parent if path.parent.name == "checkpoints" and (path / STATE).is_file() else path
+    whole = path.resolve()
+    return whole.parent.parent if whole.parent.name == "checkpoints" and (whole / STATE).is_file() else path
 
 
 def forget_after(root: Path, steps: int) -> None:
@@ -262,6 +266,8 @@ def forget_after(root: Path, steps: int) -> None:
     newer = [path for path in _numbered(root) if path.name > current]
     if newer and (root / current / STATE).is_file():
         _name(root / LATEST, current)
+    if _named_in(root / BEST) > current:
+        (root / BEST).unlink()
     for path in newer:
         aside = path.with_name(f"{path.name}.undone")
         shutil.rmtree(aside, ignore_errors=True)
@@ -360,6 +366,8 @@ def check_model(directory: Path, expected: dict[str, tuple[tuple[int, ...], str]
 
 def read_parts(directory: Path, state: dict[str, Any], actors: int) -> list[Part | None]:
     """What each actor-learner had beside the parameters; None for those of which nothing was saved."""
+    if not state["random_streams"]:
+        raise CheckpointError(f"{directory} is a model without its run: it can be loaded and taught, not resumed")
     saved = [actor for actor, streams in enumerate(state["random_streams"]) if streams is not None]
     files = {_of_actor(actor, name) for actor in saved for name in (RUN, REPLAY, BLOCKS)}
     if len(state["random_streams"]) != actors or files | {MODEL} != state["files"].keys():

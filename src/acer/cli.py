@@ -49,10 +49,7 @@ def train(args: list[str]) -> int:
     """Train an agent: acer train ENV [flags]; every setting is a flag."""
     if any(flag in args for flag in ("-h", "--help")):
         return _train_help(args)
-    flags = _parse_train(args, Config())
-    # A flag was given if its value does not depend on the default that it stands in for.
-    other = _parse_train(args, _different(Config()))
-    given = {name: value for name, value in vars(flags.settings).items() if value == getattr(other.settings, name)}
+    flags, given = _parse_given(args)
     config = _combined(read_file(flags.config) if flags.config else {}, given)
 
     from acer.model import claim
@@ -67,6 +64,16 @@ def train(args: list[str]) -> int:
         f"(preset {config.preset}, seed {config.seed}) in {out}"
     )
     return _run(training, out, flags.quiet)
+
+
+def _parse_given(args: list[str]) -> tuple[TrainFlags, dict[str, Any]]:
+    """The flags, and the settings that they give."""
+    flags = _parse_train(args, Config())
+    # A flag was given if its value does not depend on the default that it stands in for.
+    other = _parse_train(args, _different(Config()))
+    return flags, {
+        name: value for name, value in vars(flags.settings).items() if value == getattr(other.settings, name)
+    }
 
 
 def _combined(file: dict[str, Any], flags: dict[str, Any]) -> Config:
@@ -91,14 +98,18 @@ def _combined(file: dict[str, Any], flags: dict[str, Any]) -> Config:
         old = json.loads(to_json(base(file)))
         file = {name: value for name, value in file.items() if value != old.get(name)}
     rest = {name: value for name, value in (file | flags).items() if name not in ("env", "preset", "algo")}
-    return base(chosen, **rest)
+    config = base(chosen, **rest)
+    for name in ("replay_capacity", "replay_start"):  # a file may have them, for another algorithm
+        if name in flags and not config.replay_ratio:
+            raise SettingsError(f"--{name.replace('_', '-')} has no meaning here: without replay; leave it out")
+    return config
 
 
 def _train_help(args: list[str]) -> int:
     """The help shows the defaults of the environment, preset and algorithm that are named beside it."""
-    flags = _parse_train([arg for arg in args if arg not in ("-h", "--help")], Config())
-    named = {name: getattr(flags.settings, name) for name in ("env", "preset", "algo")}
-    _parse_train(["--help"], _combined({}, named) if named["env"] else flags.settings)
+    _, given = _parse_given([arg for arg in args if arg not in ("-h", "--help")])
+    named = {name: given[name] for name in ("env", "preset", "algo") if given.get(name)}
+    _parse_train(["--help"], _combined({}, named) if "env" in named else Config(**named))
     return 0
 
 
@@ -278,8 +289,13 @@ def experiment(
     narrowing = Narrowing(tasks, games, methods, numbers("--settings", settings), numbers("--seeds", seeds), steps)
     out = out or Path("runs") / "experiments" / scale
     if name == "theory":
+        for flag, given in (("--jobs", jobs), ("--threads", threads != 1), ("--ray-address", ray_address)):
+            if given:
+                raise SettingsError(f"{flag} has no meaning here: the theory has no runs; leave it out")
         result = run_theory(scale, narrowing, out, _say)
     else:
+        if ray_address and jobs:
+            raise SettingsError("--jobs is for runs on this machine; a Ray cluster starts what it has room for")
         runner = on_ray(ray_address) if ray_address else here(jobs or max(1, cores() // threads))
         try:
             result = run(name, scale, narrowing, out, threads, runner, _say)
@@ -343,10 +359,12 @@ def bench(
 
     if turns < 1:
         raise SettingsError(f"--turns must be at least 1, not {turns}")
+    if output is not None:  # what cannot be written is better known before than after
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.touch()
     _say(f"Measuring {name}, {turns} turns; leave the machine to it")
     result = BENCHMARKS[name](turns, peers, _say)
     if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(json.dumps(result, indent=2) + "\n")
     if json_:
         print(json.dumps(result))
@@ -405,6 +423,10 @@ def main() -> None:
         code = INTERRUPTED
     except BrokenPipeError:
         code = 0
+    except OSError as error:
+        said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        errors.print(f"acer: {said}", style="red", markup=False, highlight=False, soft_wrap=True)
+        code = AcerError.exit_code
     sys.exit(code)
 
 

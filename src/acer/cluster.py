@@ -181,17 +181,21 @@ class Worker:
 
     def __init__(self) -> None:  # without arguments, so that Ray can always make it again
         self.learner: ActorLearner | None = None
+        self._death: Death | None = None  # not yet told
         keep_memory()
 
     def work(self, job: Job, life: tuple[int, int], holder: Any, part: Part | None) -> list[Report] | Death:
         """Some trajectories; none once the run's steps are done. life: its number, and how often it has died."""
+        if self._death is not None:
+            death, self._death = self._death, None
+            return death
+        reports: list[Report] = []
         try:
             if self.learner is None:
                 actor, deaths = life
                 steps = ray.get(holder.pull.remote()).steps
                 make_home = partial(Remote, holder, job.config.overlap)
                 self.learner = job.learner((actor, steps, deaths), make_home, part)
-            reports: list[Report] = []
             until = time.monotonic() + CALL
             while self.learner.steps < job.config.steps and time.monotonic() < until:
                 reports.append(self.learner.iterate())
@@ -200,11 +204,17 @@ class Worker:
         except RayError:
             return Death(LOST)
         except Exception as error:
+            death = Death.by(error)
             if self.learner is not None:
+                with suppress(Exception):
+                    self.learner.agent.home.flush()  # type: ignore[attr-defined]
                 with suppress(Exception):
                     self.learner.rollout.env.close()
                 self.learner = None
-            return Death.by(error)
+            if reports:  # which come first
+                self._death = death
+                return reports
+            return death
 
     def here(self) -> list[Report]:
         """Answers once the worker is there."""

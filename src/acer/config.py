@@ -5,6 +5,7 @@ place in the paper, or with "ours".
 """
 
 import ast
+import contextlib
 import dataclasses
 import difflib
 import inspect
@@ -320,7 +321,6 @@ def validate(config: Config) -> Config:
         if isinstance(value, float) and not (math.isfinite(value) or (infinite_allowed and value == math.inf)):
             raise SettingsError(f"{_flag(field.name)} must be a finite number, not {value}")
     need(all(size >= 1 for size in c.hidden), f"--hidden must be positive sizes, not {c.hidden}")
-    need(c.torso != "conv" or bool(c.hidden), "--torso conv needs at least one size in --hidden")
 
     need(c.environments % c.trajectories_per_update == 0,
          f"--environments {c.environments} must be a multiple of "
@@ -361,7 +361,7 @@ def read_file(path: Path) -> dict[str, Any]:
         values = json.loads(path.read_text())
     except FileNotFoundError:
         raise SettingsError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(f"{path} is not a JSON file of settings: {error}") from None
     if not isinstance(values, dict):
         raise SettingsError(f"{path} is not a JSON file of settings: it must hold one object")
@@ -395,7 +395,8 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
     if hint is float and isinstance(value, str) and value in ("inf", "Infinity"):
         return math.inf
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        with contextlib.suppress(OverflowError):
+            return float(value)
     if hint is int and isinstance(value, float) and value.is_integer():  # people write 1e6
         return int(value)
     if origin is tuple and isinstance(value, list | tuple) and all(type(item) is int for item in value):

@@ -31,7 +31,15 @@ from acer.checkpoint import Part
 from acer.config import Config
 from acer.display import warn
 from acer.envs.registry import EnvMaker
-from acer.errors import AcerError, CheckpointError, EnvironmentFault, LearningFault, SettingsError
+from acer.errors import (
+    AcerError,
+    CheckpointError,
+    EnvironmentFault,
+    LearningFault,
+    SettingsError,
+    described,
+    in_one_line,
+)
 from acer.machine import free_memory, keep_memory
 from acer.parameters import Local, Memory, Shared
 
@@ -148,7 +156,7 @@ def packed(env: str | EnvMaker) -> bytes:
     except Exception as error:
         name = getattr(env, "__name__", type(env).__name__)
         raise SettingsError(
-            f"environment {name} cannot be sent to another process ({' '.join(str(error).split())}): "
+            f"environment {name} cannot be sent to another process ({in_one_line(error)}): "
             "let it open files, locks and connections when it is made, not before"
         ) from None
 
@@ -165,9 +173,8 @@ class Death:
     def by(cls, error: BaseException) -> "Death":
         """By an exception. Only one of the environment can be mended by another try."""
         fatal = isinstance(error, LearningFault | CheckpointError | SettingsError)
-        reason = str(error) if isinstance(error, AcerError) else f"{type(error).__name__}: {error}"
         trace = "".join(traceback.format_exception(error))
-        return cls(reason, trace, type(error)(*error.args) if fatal else None)  # type: ignore[arg-type]
+        return cls(described(error), trace, type(error)(*error.args) if fatal else None)  # type: ignore[arg-type]
 
 
 @dataclass

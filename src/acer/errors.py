@@ -28,3 +28,14 @@ class LearningFault(AcerError):
     """Numbers that are no longer finite."""
 
     exit_code = 3
+
+
+def in_one_line(error: BaseException) -> str:
+    """What an exception says."""
+    return " ".join(str(error).split()) or "no message"
+
+
+def described(error: BaseException) -> str:
+    """An exception as one line; one that is not ours with its name."""
+    name = "" if isinstance(error, AcerError) else f"{type(error).__name__}: "
+    return name + in_one_line(error)

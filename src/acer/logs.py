@@ -1,6 +1,7 @@
 """What a run writes down: rows of CSV files and TensorBoard events."""
 
 import csv
+import os
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,16 @@ class Table:
         partial.rename(path)
 
     def add(self, *rows: dict[str, Any]) -> None:
-        with self.path.open("a", newline="") as file:
-            csv.DictWriter(file, self.columns, restval="", lineterminator="\n").writerows(
-                {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()}
-                for row in rows
-            )
+        size = self.path.stat().st_size
+        try:
+            with self.path.open("a", newline="") as file:
+                csv.DictWriter(file, self.columns, restval="", lineterminator="\n").writerows(
+                    {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()}
+                    for row in rows
+                )
+        except OSError:
+            os.truncate(self.path, size)  # no torn row, to which the next would be glued
+            raise
         self.rows += len(rows)
 
 

@@ -22,6 +22,19 @@ def free_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def lock(descriptor: int) -> bool:
+    """Whether an open directory is ours alone, until it is closed; so it counts where there are no locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        pass
+    return True
+
+
 @contextlib.contextmanager
 def signals_go_to(handler: Callable[[int, FrameType | None], None], *numbers: int) -> Iterator[None]:
     """Meanwhile, these signals call `handler`; not outside the main thread, where whoever runs us handles them."""

@@ -133,8 +133,6 @@ class ACER:
         where, state = checkpoint.find(Path(path), warn, best)
         model = cls.__new__(cls)
         if resume:
-            if checkpoint.REPLAY not in state["files"]:
-                raise CheckpointError(f"{where} is a model without its run: load it without resume")
             model._adopt(Training.take_up(where, state, env, device=device))
         else:
             config = config_of(where, state, device)

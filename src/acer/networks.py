@@ -131,7 +131,7 @@ class ConvNet(nn.Module):
         return features.to(x.dtype).reshape(*x.shape[:-3], self.features)  # type: ignore[no-any-return]
 
 
-def bfloat16_pays(device: str) -> bool:
+def bfloat16_pays(device: torch.device) -> bool:
     """Whether this machine computes the torso faster in bfloat16 than in float32, by trying both."""
     seconds = {}
     for bfloat16 in (False, True):

@@ -1,4 +1,4 @@
-"""Rollout: from stepping environments to trajectories (contracts 1, 2 and 5 of the design).
+"""Rollout: from stepping environments to trajectories of fixed length.
 
 Time-major, `[T, B, …]`. Nothing downstream sees termination flags, only `discounts` and `live`.
 """

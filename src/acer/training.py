@@ -4,10 +4,11 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 import platform
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from acer import algorithms, checkpoint
 from acer import config as configuration
-from acer.actor_learner import ActorLearner, Agent, Report, environments, learning_rate, use_threads
+from acer.actor_learner import ActorLearner, Agent, Report, environments, find_device, learning_rate, use_threads
 from acer.callbacks import Callback
 from acer.checkpoint import Part, Snapshot
 from acer.config import Config
@@ -31,7 +32,7 @@ from acer.envs.registry import EnvMaker
 from acer.errors import AcerError, CheckpointError, EnvironmentFault, HolderLost, LearningFault, SettingsError
 from acer.evaluation import Evaluation, evaluate
 from acer.logs import EPISODES, EVALUATIONS, PROGRESS, Meter, Table, TensorBoard
-from acer.machine import keep_memory, signals_go_to
+from acer.machine import keep_memory, lock, signals_go_to
 from acer.networks import Network, bfloat16_pays
 from acer.parameters import Local, views
 
@@ -66,7 +67,7 @@ class Training:
         self.interrupted = False  # by a signal
         self.best = -math.inf  # mean return of the best evaluation
         self._checkpointed = 0
-        self._row_at = 0  # steps at the last row of progress.csv
+        self._row_at, self._row_seconds = 0, 0.0  # steps and seconds at the last row of progress.csv
         self._rows = {"progress": 0, "episodes": 0, "eval": 0}  # of each CSV file
         self._logs: _Logs | None = None
         self._saver: checkpoint.Saver | None = None
@@ -99,7 +100,7 @@ class Training:
         try:
             from acer.cluster import Cluster
         except ImportError as error:
-            raise SettingsError(f"--home ray needs Ray: pip install 'acer[ray]' ({error})") from None
+            raise SettingsError(f"--home ray needs Ray: pip install '.[ray]' ({error})") from None
         return Cluster(config, self.env_source, self.home, seeds, self._went_back)
 
     @property
@@ -163,14 +164,14 @@ class Training:
         self.open()
         crew = self._crew
         assert crew is not None
-        if self.directory is not None:
-            checkpoint.forget_after(self.directory / "checkpoints", self.steps)
         began, before = time.perf_counter(), self.seconds
-        with _Logs(self) as logs, _stop_on_signals(self), Display(
+        with _alone_in(self.directory), _Logs(self) as logs, _stop_on_signals(self), Display(
             config.env, config.steps, self.steps, shown
         ) as display:  # fmt: skip
             self._logs = logs
-            first, last_time, last_save = self.steps, began, began
+            if self.directory is not None:
+                checkpoint.forget_after(self.directory / "checkpoints", self.steps)
+            first, checked, last_save = self.steps, self.steps, began
             whole = True  # no iteration is half done
             try:
                 if config.home == "ray" and self.directory is not None and checkpoint.never_saved(self.directory):
@@ -178,18 +179,17 @@ class Training:
                 crew.start(self._parts)
                 self._parts = []
                 while self.steps < config.steps and not self.stopping:
-                    previous = self.steps
                     whole = False
                     reports = crew.wait()
                     whole = True
                     now = time.perf_counter()
                     self.seconds = before + now - began
                     self._take(reports, logs)
-                    new = self.steps - previous
+                    new, checked = self.steps - checked, self.steps
                     display.show(self.steps, self.meter.return_mean, (self.steps - first) / (now - began), crew.members)
                     if self.steps - self._row_at >= config.log_every:
-                        logs.progress(self._row(now - last_time))
-                        self._row_at, last_time = self.steps, now
+                        logs.progress(self._row())
+                        self._row_at, self._row_seconds = self.steps, self.seconds
                     best = False
                     if _due(config.eval_every, self.steps, new):
                         best = self._log_evaluation(logs, display)
@@ -221,7 +221,7 @@ class Training:
                 # What ends a run is not part of it: if it goes on, these rows give way to those of a run that never
                 # stopped.
                 if self._row_at < self.steps:
-                    logs.progress(self._row(time.perf_counter() - last_time, final=True), final=True)
+                    logs.progress(self._row(final=True), final=True)
                 saved = self._saver is None or self._saver.wait()
             if self.steps >= config.steps:
                 try:
@@ -318,6 +318,7 @@ class Training:
             "skipped_updates": self.home.skipped,
             "rows": self._rows_now(),
             "row_at": self._row_at,
+            "row_seconds": self._row_seconds,
             "meter": self.meter.state(),
             "versions": {"acer": version("acer"), "torch": torch.__version__, "numpy": np.__version__,
                          "gymnasium": version("gymnasium"), "python": platform.python_version()},
@@ -326,10 +327,11 @@ class Training:
     def _rows_now(self) -> dict[str, int]:
         return self._logs.rows() if self._logs else self._rows
 
-    def snapshot(self) -> Snapshot:
-        """The whole run at this moment, copied."""
+    def snapshot(self, fetch: bool = True) -> Snapshot:
+        """The whole run at this moment, copied; without `fetch`, with the parameters that were fetched last."""
         parts = self._parts
-        self._fetch()
+        if fetch:
+            self._fetch()
         if self._crew is not None:
             parts = self._crew.parts()
         elif "learner" in vars(self):
@@ -340,7 +342,7 @@ class Training:
     def checkpoint(self, best: bool = False) -> None:
         """Saves the whole run into its directory while it goes on; never with parameters that are not finite."""
         if self.directory is not None:
-            snapshot = self.snapshot()
+            snapshot = self.snapshot(fetch=not best)  # the best are those that were evaluated
             if not torch.isfinite(self.home.theta).all():
                 raise LearningFault(
                     f"the parameters are not finite at step {self.steps:,}: not saved; the last checkpoint is good"
@@ -362,7 +364,7 @@ class Training:
             self.best = -math.inf if state["best"] is None else float(state["best"])
             self.meter.restore(state["meter"])
             self._rows = {name: int(state["rows"][name]) for name in self._rows}
-            self._row_at = int(state["row_at"])
+            self._row_at, self._row_seconds = int(state["row_at"]), float(state.get("row_seconds", self.seconds))
             self._parts = checkpoint.read_parts(where, state, configuration.team_size(self.config))
             if self.config.home == "local":
                 (part,) = self._parts
@@ -386,9 +388,10 @@ class Training:
 
     # ------------------------------------------------------------------ moments of the run
 
-    def _row(self, seconds: float, final: bool = False) -> dict[str, Any]:
+    def _row(self, final: bool = False) -> dict[str, Any]:
         return {
-            "steps": self.steps, "seconds": self.seconds, **self.meter.row(seconds, final),
+            "steps": self.steps, "seconds": self.seconds,
+            **self.meter.row(self.seconds - self._row_seconds, final),
             "learning_rate": learning_rate(self.config, self.steps), "skipped_updates": self.home.skipped,
         }  # fmt: skip
 
@@ -482,7 +485,7 @@ def _decided(config: Config, observation: ObservationSpec) -> Config:
         config = dataclasses.replace(config, actors=configuration.team_size(config))
     if config.precision != "auto":
         return config
-    pays = algorithms.is_convolutional(config, observation) and bfloat16_pays(config.device)
+    pays = algorithms.is_convolutional(config, observation) and bfloat16_pays(find_device(config.device))
     return dataclasses.replace(config, precision="bfloat16" if pays else "float32")
 
 
@@ -494,6 +497,21 @@ def extend(config: Config, steps: int) -> Config:
 def _due(every: int, steps: int, new: int) -> bool:
     """Whether a multiple of `every` lies among the last `new` steps."""
     return bool(every) and steps // every > (steps - new) // every
+
+
+@contextlib.contextmanager
+def _alone_in(directory: Path | None) -> Iterator[None]:
+    """Refuses a directory in which another process trains."""
+    if directory is None:
+        yield
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        if not lock(descriptor):
+            raise SettingsError(f"another process is training in {directory}: wait for it, or stop it")
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class _Logs:

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from acer.bench.contenders import PFRL, costs, pfrl, roofline, train
 from acer.bench.measure import alternate, medians, peer_python, report
 from acer.config import Config, defaults
@@ -19,7 +21,7 @@ def atari(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]
 
     `steps_per_second` and `roofline_fraction` are those of the precision that this machine is made for.
     """
-    native = "bfloat16" if bfloat16_pays("cpu") else "float32"
+    native = "bfloat16" if bfloat16_pays(torch.device("cpu")) else "float32"
     config = settings(native)
     contenders: dict[str, Callable[[], float]] = {}
     for precision in ("float32", "bfloat16"):

@@ -109,7 +109,7 @@ def emulators(game: str, count: int, sticky_actions: float, full_action_set: boo
         from ale_py import ALEInterface, LoggerMode
         from ale_py.vector_env import AtariVectorEnv
     except ImportError as error:
-        raise EnvironmentFault(f"{game} needs the Atari emulator: pip install 'acer[atari]' ({error})") from None
+        raise EnvironmentFault(f"{game} needs the Atari emulator: pip install '.[atari]' ({error})") from None
     ALEInterface.setLoggerMode(LoggerMode.Error)
     return AtariVectorEnv(
         game,

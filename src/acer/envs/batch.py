@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from acer.envs.episodes import Replayable
 from acer.envs.spaces import ActionSpec, ObservationSpec
-from acer.errors import EnvironmentFault
+from acer.errors import EnvironmentFault, described
 
 
 @dataclass(frozen=True)
@@ -145,9 +145,7 @@ class EnvBatch:
             raise EnvironmentFault(f"{self.name}: {what} {self._steps}: {error}") from error
         except Exception as error:
             self._broken = True
-            reason = " ".join(str(error).split()) or "no message"
-            message = f"{self.name}: {what} {self._steps} raised {type(error).__name__}: {reason}"
-            raise EnvironmentFault(message) from error
+            raise EnvironmentFault(f"{self.name}: {what} {self._steps} raised {described(error)}") from error
 
     def _encode(self, raw: Any) -> NDArray[Any]:
         """Arrays of our own: the environments write the next observations over these."""

@@ -298,7 +298,7 @@ def _suite(name: str) -> str:
     """dm_control's model file of that name. The package itself is not imported: it would load a renderer."""
     found = find_spec("dm_control")
     if found is None or not found.submodule_search_locations:
-        raise EnvironmentFault("the control tasks need dm_control's models: pip install 'acer[control]'")
+        raise EnvironmentFault("the control tasks need dm_control's models: pip install '.[control]'")
     return str(Path(found.submodule_search_locations[0]) / "suite" / name)
 
 
@@ -311,7 +311,7 @@ class ControlVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         try:
             from acer.envs.physics import Physics
         except ImportError as error:
-            raise EnvironmentFault(f"{name} needs MuJoCo: pip install 'acer[control]' ({error})") from None
+            raise EnvironmentFault(f"{name} needs MuJoCo: pip install '.[control]' ({error})") from None
         self.task = TASKS[name]()
         self.num_envs = num_envs
         self.physics = Physics(self.task.model(), num_envs, self.task.substeps, threads)

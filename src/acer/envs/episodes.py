@@ -10,9 +10,9 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from acer.errors import EnvironmentFault
+from acer.errors import EnvironmentFault, in_one_line
 
-LONGEST = 200_000  # steps; of a longer episode the actions are forgotten, and a resume begins a new one
+LONGEST = 200_000  # steps; of a longer episode the actions are forgotten, and a resume begins new ones
 
 
 def seed_of(root: int, episode: int) -> int:
@@ -50,9 +50,8 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         try:
             return self.env.step(action)
         except Exception as error:
-            reason = " ".join(str(error).split()) or "no message"
             where = f"environment {self.index} raised {type(error).__name__} at step {len(self.actions)} of its episode"
-            raise EnvironmentFault(f"{where}: {reason}") from error
+            raise EnvironmentFault(f"{where}: {in_one_line(error)}") from error
 
     def record(self) -> tuple[int, int, NDArray[Any] | None]:
         """Root of the seeds, number of the episode, actions so far; None for those if they are too many."""

@@ -15,7 +15,7 @@ from acer.envs.atari import AtariBatch
 from acer.envs.batch import EnvBatch
 from acer.envs.control import TASKS, ControlBatch, ControlEnv, ControlVectorEnv
 from acer.envs.spaces import ActionSpec, ObservationSpec
-from acer.errors import EnvironmentFault
+from acer.errors import EnvironmentFault, described, in_one_line
 from acer.machine import cores
 from acer.scores import GAMES
 
@@ -60,12 +60,11 @@ def make_one(env: str | EnvMaker, **kwargs: Any) -> gym.Env[Any, Any]:
     except (NameNotFound, VersionNotFound, NamespaceNotFound, UnregisteredEnv) as error:
         raise EnvironmentFault(f"unknown environment {env!r}{_suggestion(str(env))}; `acer envs` lists all") from error
     except DependencyNotInstalled as error:
-        raise EnvironmentFault(f"{env}: {' '.join(str(error).split())}{_extra(str(env))}") from error
+        raise EnvironmentFault(f"{env}: {in_one_line(error)}{_extra(str(env))}") from error
     except EnvironmentFault:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split()) or "no message"
-        raise EnvironmentFault(f"cannot make environment {env!r}: {type(error).__name__}: {reason}") from error
+        raise EnvironmentFault(f"cannot make environment {env!r}: {described(error)}") from error
 
 
 def spaces_of(env: str | EnvMaker, **options: Any) -> tuple[ObservationSpec, ActionSpec]:
@@ -132,7 +131,7 @@ def _register_suite() -> None:
         import shimmy
     except ImportError as error:
         raise EnvironmentFault(
-            f"dm_control's tasks need shimmy and dm_control: pip install 'acer[control]' ({error})"
+            f"dm_control's tasks need shimmy and dm_control: pip install '.[control]' ({error})"
         ) from None
     gym.register_envs(shimmy)
 
@@ -147,4 +146,4 @@ def _extra(env: str) -> str:
     """Which of this package's extras has what a known family of environments needs."""
     families = {"box2d": "box2d", "classic_control": "classic", "toy_text": "classic", "mujoco": "control"}
     extras = (extra for family, extra in families.items() if family in _entry(env))
-    return next((f" (or: pip install 'acer[{extra}]')" for extra in extras), "")
+    return next((f" (or: pip install '.[{extra}]')" for extra in extras), "")

@@ -34,7 +34,7 @@ class ObservationSpec:
 
     @property
     def is_pixels(self) -> bool:
-        """Images, or bytes of any shape: scaled by their range, never normalised."""
+        """Images, or bytes of any shape: scaled by their range; one mean and deviation serves all of them."""
         return self.is_image or self.dtype == np.uint8
 
     @cached_property

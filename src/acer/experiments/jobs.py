@@ -4,7 +4,6 @@ A job that fails is written down and does not stop the others. What is finished 
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -20,10 +19,10 @@ from types import FrameType
 from typing import IO, Any
 
 from acer.display import JobsDisplay, warn
-from acer.errors import SettingsError
+from acer.errors import SettingsError, described
 from acer.experiments import runs
 from acer.experiments.plans import Job, from_json, to_json
-from acer.machine import signals_go_to
+from acer.machine import lock, signals_go_to
 
 PATIENCE = 60.0  # seconds that the runs of a killed experiment have to save and end
 
@@ -146,7 +145,7 @@ def on_ray(address: str) -> Runner:
 
         from acer.cluster import join
     except ImportError:
-        raise SettingsError("--ray-address needs Ray: pip install 'acer[ray]'") from None
+        raise SettingsError("--ray-address needs Ray: pip install '.[ray]'") from None
     join(address)
 
     def runner(jobs: Sequence[Job], out: Path, display: JobsDisplay) -> None:
@@ -182,9 +181,10 @@ def _task(line: str) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as directory:
         place, error = Path(directory) / "run", ""
         try:
-            worker.train(job, place, lambda _: None)
+            if not worker.train(job, place, lambda _: None):
+                error = "stopped before its end"
         except Exception as problem:
-            error = worker.described(problem)
+            error = described(problem)
         return runs.small_files(place, job, error)
 
 
@@ -207,13 +207,9 @@ def _claimed(out: Path) -> Iterator[None]:
     os.set_inheritable(descriptor, True)
     until, said = time.monotonic() + PATIENCE, False
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise SettingsError(f"another experiment is at work in {out}: choose another --out") from None
+        while not lock(descriptor):
+            if time.monotonic() > until:
+                raise SettingsError(f"another experiment is at work in {out}: choose another --out")
             if not said:
                 warn(f"waiting for an experiment in {out} to end; the runs of one that was killed save before they do")
                 said = True

@@ -21,7 +21,6 @@ from acer.scores import GAMES
 
 Name = Literal["atari", "control", "ablation", "sensitivity", "theory"]
 Scale = Literal["smoke", "small", "paper"]
-SCALES: tuple[Scale, ...] = ("smoke", "small", "paper")
 
 LEARNING_RATES = (1e-4, 10**-3.3)  # log-uniform (Section 6)
 DELTAS = (0.1, 2.0)  # uniform (Section 6)

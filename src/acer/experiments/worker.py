@@ -20,7 +20,7 @@ from typing import Any
 from acer import checkpoint
 from acer.actor_learner import Report
 from acer.callbacks import Callback
-from acer.errors import AcerError, CheckpointError
+from acer.errors import CheckpointError, described
 from acer.experiments import runs
 from acer.experiments.plans import Job, from_json
 from acer.model import claim
@@ -62,12 +62,6 @@ def take_up(job: Job, directory: Path) -> Training:
     training = Training(job.config, directory=directory)
     claim(directory, training.config)
     return training
-
-
-def described(error: Exception) -> str:
-    """An error as one line; what is not ours with its name."""
-    name = "" if isinstance(error, AcerError) else f"{type(error).__name__}: "
-    return name + (" ".join(str(error).split()) or "no message")
 
 
 def main() -> int:

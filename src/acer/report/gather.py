@@ -4,7 +4,7 @@ A run is one of
 
 - a directory with `config.json` and `progress.csv`, and perhaps `eval.csv`, `eval.json`, films and film strips;
 - a pair `NAME.csv` and `NAME.json`, the settings being the JSON's object or its key `config`, and perhaps
-  `NAME.eval.csv` and films or pictures whose names begin with `NAME.`;
+  `NAME.eval.csv` and films or pictures called `NAME`;
 - a file `NAME.csv` alone with the columns of `progress.csv`: its environment is read from its name.
 
 Other pictures, films and CSV files belong to the experiment as a whole, which need not have runs then. Files may come
@@ -126,6 +126,8 @@ def _folders(root: Path) -> Iterator[tuple[Path, dict[str, Path]]]:
 
     for folder, directories, names in os.walk(root, onerror=refuse):
         directories[:] = sorted(name for name in directories if name not in NOT_ENTERED and not name.startswith("."))
+        if os.path.basename(folder) == "work":  # an experiment keeps failed runs there, to try them again
+            directories[:] = [name for name in directories if not Path(folder, "..", "runs", name).is_dir()]
         paths = {name: Path(folder, name) for name in sorted(names) if not name.startswith(".")}
         yield Path(folder), {name: path for name, path in paths.items() if path.is_file() and not path.is_symlink()}
 
