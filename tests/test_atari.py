@@ -58,7 +58,7 @@ def test_57_games_have_names_spaces_and_scores():
 
 def test_a_game_without_the_emulator_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ale_py", None)
-    with pytest.raises(EnvironmentFault, match=r"pip install 'acer\[atari\]'"):
+    with pytest.raises(EnvironmentFault, match=r"pip install '\.\[atari\]'"):
         make_batch("pong", 1)
 
 

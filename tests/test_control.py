@@ -355,7 +355,7 @@ def test_importing_the_package_is_enough():
 
 def test_without_mujoco_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "acer.envs.physics", None)
-    with pytest.raises(EnvironmentFault, match=r"pip install 'acer\[control\]'"):
+    with pytest.raises(EnvironmentFault, match=r"pip install '\.\[control\]'"):
         make_batch("fish", 1)
 
 
