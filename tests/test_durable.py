@@ -15,7 +15,7 @@ import torch
 
 from acer import ACER, Callback, checkpoint
 from acer.config import defaults
-from acer.envs import EnvBatch
+from acer.envs import EnvBatch, batch
 from acer.envs.episodes import Replayable, seed_of
 from acer.errors import CheckpointError, LearningFault
 from acer.training import Training
@@ -516,3 +516,13 @@ def test_states_are_json_and_arrays_only(run):
     }
     json.loads((where / checkpoint.STATE).read_text())
     assert not any(b"pickle" in file.read_bytes() for file in where.iterdir())
+
+
+def test_a_run_that_was_stopped_meanwhile_has_time_to_come_back():
+    """After Ctrl-Z and fg the alarm of the step is overdue; only a second one means that it hangs."""
+    with batch._alarm(60):
+        os.kill(os.getpid(), signal.SIGALRM)
+    with batch._alarm(60):
+        os.kill(os.getpid(), signal.SIGALRM)
+        with pytest.raises(TimeoutError, match="step-limit"):
+            os.kill(os.getpid(), signal.SIGALRM)

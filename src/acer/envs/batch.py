@@ -163,15 +163,19 @@ class EnvBatch:
 
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """Ends what takes longer. In the main thread only, and only where nobody else uses the alarm."""
+    """Ends what takes longer. In the main thread only, and only where nobody else uses the alarm.
+
+    The clock goes on while the process is stopped (Ctrl-Z): the first alarm leaves a tenth of the time to come back.
+    """
     if seconds <= 0 or threading.current_thread() is not threading.main_thread() or not _alarm_is_ours():
         yield
         return
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 0.9 * seconds, 0.1 * seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        _alarms.clear()
 
 
 @cache
@@ -183,8 +187,13 @@ def _alarm_is_ours() -> bool:
     return True
 
 
+_alarms: list[int] = []  # of the step that is being waited for
+
+
 def _hung(number: int, frame: FrameType | None) -> None:
-    raise TimeoutError("no answer within --step-limit")
+    _alarms.append(number)
+    if len(_alarms) > 1:
+        raise TimeoutError("no answer within --step-limit")
 
 
 def pack_episodes(roots: Any, episodes: Any, actions: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
