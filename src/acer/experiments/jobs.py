@@ -32,7 +32,7 @@ Runner = Callable[[Sequence[Job], Path, JobsDisplay], None]
 
 def run(jobs: Sequence[Job], out: Path, runner: Runner) -> None:
     """Runs those of the jobs that are not finished."""
-    with _claimed(out), signals_go_to(_interrupt, signal.SIGTERM):
+    with _claimed(out), signals_go_to(_interrupt, signal.SIGINT, signal.SIGTERM):
         missing = [job for job in jobs if not runs.is_finished(out, job)]
         for name in {job.name for job in jobs} - {job.name for job in missing}:
             shutil.rmtree(out / "work" / name, ignore_errors=True)  # of one killed between its last two moments
@@ -220,5 +220,5 @@ def _claimed(out: Path) -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """SIGTERM is treated as Ctrl-C."""
+    """SIGTERM is treated as Ctrl-C, and both are heard in the background of a script too."""
     raise KeyboardInterrupt
