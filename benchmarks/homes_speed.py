@@ -3,9 +3,9 @@
     python benchmarks/homes_speed.py
 
 Slow simulator: a step sleeps 10 ms and burns no CPU; replay ratio 0, one environment for each actor-learner; 16
-actor-learners beside one, in memory of this machine and on Ray; in turns, medians of three. CPU-bound simulators: a
+actor-learners beside one, in memory of this machine and on Ray; in turns, medians of six. CPU-bound simulators: a
 step computes for about 10 ms, or for about 1 ms; two actor-learners beside two independent processes, each training by
-itself; in turns, medians of three. Steps are counted from one second after every actor-learner has reported to the end.
+itself; in turns, medians of six. Steps are counted from one second after every actor-learner has reported to the end.
 """
 
 import os
@@ -24,7 +24,7 @@ from table import write
 
 RESULTS = Path("results/homes")
 SECONDS = 12.0
-TURNS = 3
+TURNS = 6
 ONE_EACH = {"environments": 1, "replay_ratio": 0.0, "eval_episodes": 1, "eval_limit": 1}
 
 

@@ -218,6 +218,7 @@ class Training:
                 finally:
                     self._crew = None
                     crew.kill()
+                self.seconds = before + time.perf_counter() - began
                 # What ends a run is not part of it: if it goes on, these rows give way to those of a run that never
                 # stopped.
                 if self._row_at < self.steps:
