@@ -21,8 +21,8 @@ import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from acer import __version__
-from acer.config import Config, defaults, from_dict, read_file, to_json
-from acer.display import errors, warn
+from acer.config import Config, defaults, flag_name, from_dict, read_file, to_json
+from acer.display import complain, errors, warn
 from acer.errors import AcerError, SettingsError
 from acer.experiments.plans import Name, Narrowing, Scale, numbers
 from acer.machine import cores
@@ -101,7 +101,7 @@ def _combined(file: dict[str, Any], flags: dict[str, Any]) -> Config:
     config = base(chosen, **rest)
     for name in ("replay_capacity", "replay_start"):  # a file may have them, for another algorithm
         if name in flags and not config.replay_ratio:
-            raise SettingsError(f"--{name.replace('_', '-')} has no meaning here: without replay; leave it out")
+            raise SettingsError(f"{flag_name(name)} has no meaning here: it is for replay; leave it out")
     return config
 
 
@@ -305,7 +305,7 @@ def experiment(
     for file in result.files:
         print(file)
     for job, error in result.failures.items():
-        errors.print(f"acer: {job} failed: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        complain(f"{job} failed: {error}")
     if result.failures:
         count = len(result.failures)
         _say(f"{count} run{'s' * (count != 1)} failed; to try again, give the same command again")
@@ -414,18 +414,17 @@ def main() -> None:
         else:
             code = _parse(_deferred(COMMANDS[name]), name, args)()
     except AcerError as error:
-        errors.print(f"acer: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        complain(str(error))
         code = error.exit_code
     except MemoryError as error:
-        errors.print(f"acer: not enough memory: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        complain(f"not enough memory: {error}")
         code = AcerError.exit_code
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
         code = 0
     except OSError as error:
-        said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        errors.print(f"acer: {said}", style="red", markup=False, highlight=False, soft_wrap=True)
+        complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         code = AcerError.exit_code
     sys.exit(code)
 

@@ -238,7 +238,7 @@ def defaults(env: str, continuous: bool, preset: str = "classic", algo: str = "a
     config = from_dict({"env": env, **settings, **overrides})
     for name, (meant, when) in MEANINGS.items():
         if getattr(config, name) != getattr(base, name) and not meant(config, continuous):
-            raise SettingsError(f"{_flag(name)} has no meaning here: it is for {when}; leave it out")
+            raise SettingsError(f"{flag_name(name)} has no meaning here: it is for {when}; leave it out")
     return config
 
 
@@ -306,20 +306,20 @@ def validate(config: Config) -> Config:
     for name in ("steps", "environments", "trajectory_length", "trajectories_per_update", "replay_capacity",
                  "sdn_samples", "advantage_hidden", "log_every", "eval_episodes", "eval_limit", "keep_checkpoints",
                  "most_skipped", "most_deaths"):  # fmt: skip
-        need(getattr(c, name) >= 1, f"{_flag(name)} must be at least 1, not {getattr(c, name)}")
+        need(getattr(c, name) >= 1, f"{flag_name(name)} must be at least 1, not {getattr(c, name)}")
     for name in ("seed", "replay_ratio", "replay_start", "truncation", "delta", "kl_weight", "entropy_weight",
                  "critic_weight", "threads", "eval_every", "rmsprop_start", "actors", "cpus_per_actor",
                  "checkpoint_every", "checkpoint_minutes", "step_limit"):  # fmt: skip
-        need(getattr(c, name) >= 0, f"{_flag(name)} must not be negative, but is {getattr(c, name)}")
+        need(getattr(c, name) >= 0, f"{flag_name(name)} must not be negative, but is {getattr(c, name)}")
     for name in ("learning_rate", "rmsprop_epsilon", "max_gradient_norm", "sigma", "tis_bound", "reward_scale"):
-        need(getattr(c, name) > 0, f"{_flag(name)} must be positive, not {getattr(c, name)}")
+        need(getattr(c, name) > 0, f"{flag_name(name)} must be positive, not {getattr(c, name)}")
     for name in ("gamma", "alpha", "trace_lambda", "rmsprop_decay", "sticky_actions"):
-        need(0 <= getattr(c, name) <= 1, f"{_flag(name)} must lie between 0 and 1, not {getattr(c, name)}")
+        need(0 <= getattr(c, name) <= 1, f"{flag_name(name)} must lie between 0 and 1, not {getattr(c, name)}")
     for field in dataclasses.fields(c):
         value = getattr(c, field.name)
         infinite_allowed = field.name in ("truncation", "delta", "max_gradient_norm")
         if isinstance(value, float) and not (math.isfinite(value) or (infinite_allowed and value == math.inf)):
-            raise SettingsError(f"{_flag(field.name)} must be a finite number, not {value}")
+            raise SettingsError(f"{flag_name(field.name)} must be a finite number, not {value}")
     need(all(size >= 1 for size in c.hidden), f"--hidden must be positive sizes, not {c.hidden}")
 
     need(c.environments % c.trajectories_per_update == 0,
@@ -403,12 +403,12 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
         return tuple(value)
     if not isinstance(hint, types.GenericAlias) and type(value) is hint:
         return value
-    raise SettingsError(f"{_flag(name)} must be {_type_name(hint)}, not {value!r}")
+    raise SettingsError(f"{flag_name(name)} must be {_type_name(hint)}, not {value!r}")
 
 
 def _check_choice(name: str, value: Any, choices: Any) -> None:
     if not isinstance(value, str) or value not in choices:
-        raise SettingsError(f"{_flag(name)} must be one of {', '.join(choices)}, not {value!r}")
+        raise SettingsError(f"{flag_name(name)} must be one of {', '.join(choices)}, not {value!r}")
 
 
 def _type_name(hint: Any) -> str:
@@ -416,7 +416,8 @@ def _type_name(hint: Any) -> str:
     return names.get(hint, "a list of whole numbers")
 
 
-def _flag(name: str) -> str:
+def flag_name(name: str) -> str:
+    """A setting as the command line has it."""
     return "--" + name.replace("_", "-")
 
 

@@ -31,6 +31,11 @@ def warn(line: str) -> None:
     errors.print(f"acer: {line}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
+def complain(line: str) -> None:
+    """Something that has failed."""
+    errors.print(f"acer: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
 class _Only(ProgressColumn):
     """A column of the run's own line, empty in those of its actor-learners, which have no total."""
 
