@@ -45,7 +45,7 @@ def placed(name, qpos=None, qvel=None, target=None):
 
 def judged(env, action=None):
     action = np.zeros((1, env.task.action)) if action is None else np.array([action], float)
-    reward, ends = env.task.judge(env.physics, env.targets, action)
+    reward, ends = env.task.judge(env.task.observe(env.physics, env.targets), action)
     return float(reward[0]), bool(ends[0])
 
 

@@ -155,6 +155,9 @@ class ActionHead(nn.Module):
         super().__init__()
         self.from_features = nn.Linear(features, hidden)
         self.from_action = nn.Linear(dimensions, hidden, bias=False)
+        # As one layer over both begins: by itself it would be larger, and the action would decide which units are on.
+        bound = 1 / math.sqrt(features + dimensions)
+        nn.init.uniform_(self.from_action.weight, -bound, bound)
         self.activation = ACTIVATIONS[activation]()
         self.output = nn.Linear(hidden, 1)
 

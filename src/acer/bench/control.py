@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from importlib.util import find_spec
 from multiprocessing import get_context
 from typing import Any
@@ -28,8 +29,9 @@ def control(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, An
         "roofline": lambda: roofline(config, 10),
     }
     for name in TASKS:
-        contenders[f"stepping {name}"] = lambda name=name: stepping(name)  # type: ignore[misc]
-        contenders[f"bare {name}"] = lambda name=name: bare(name)  # type: ignore[misc]
+        for where, threads in (("", cores()), (" on one core", 1)):
+            contenders[f"stepping {name}{where}"] = partial(stepping, name, threads)
+            contenders[f"bare {name}{where}"] = partial(bare, name, threads)
     if peers:
         if find_spec("stable_baselines3") is None:
             raise AcerError("the peer is missing: pip install stable-baselines3; --no-peers measures without it")
@@ -40,13 +42,18 @@ def control(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, An
     return report("control", config, results, ["sb3 sac", "sb3 ppo"]) | {
         "roofline_parts": costs(config, 10),
         "stepping": {name: middle[f"stepping {name}"] for name in TASKS},
-        "stepping_fraction": {name: middle[f"stepping {name}"] / middle[f"bare {name}"] for name in TASKS},
+        "stepping_fraction": _fractions(middle, ""),
+        "stepping_fraction_on_one_core": _fractions(middle, " on one core"),
     }
 
 
-def stepping(name: str) -> float:
+def _fractions(middle: dict[str, float], where: str) -> dict[str, float]:
+    return {name: middle[f"stepping {name}{where}"] / middle[f"bare {name}{where}"] for name in TASKS}
+
+
+def stepping(name: str, threads: int) -> float:
     """Environment steps per second of the batch with random controls, episodes' ends included."""
-    env = ControlVectorEnv(name, ENVIRONMENTS, cores())
+    env = ControlVectorEnv(name, ENVIRONMENTS, threads)
     env.reset(seed=0)
     actions = np.random.default_rng(0).uniform(-1, 1, (STEPS, ENVIRONMENTS, env.task.action))
     for action in actions[:50]:
@@ -59,16 +66,16 @@ def stepping(name: str) -> float:
     return STEPS * ENVIRONMENTS / elapsed
 
 
-def bare(name: str) -> float:
-    """Environment steps per second of `mj_step` and a final `mj_forward` alone, one process on each core."""
-    with ProcessPoolExecutor(cores(), mp_context=get_context("forkserver")) as pool:
-        return sum(pool.map(_bare, [name] * cores(), range(cores())))
+def bare(name: str, processes: int) -> float:
+    """Environment steps per second of `mj_step` and a final `mj_forward` alone, in as many processes."""
+    with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
+        return sum(pool.map(_bare, [name] * processes, [ENVIRONMENTS // processes] * processes, range(processes)))
 
 
-def _bare(name: str, part: int) -> float:
+def _bare(name: str, count: int, part: int) -> float:
     import mujoco
 
-    env = ControlVectorEnv(name, max(1, ENVIRONMENTS // cores()))
+    env = ControlVectorEnv(name, max(1, count))
     env.reset(seed=part)
     model, substeps = env.physics.model, env.physics.substeps
     bodies = [mujoco.MjData(model) for _ in range(env.num_envs)]

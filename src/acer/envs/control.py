@@ -66,8 +66,8 @@ class Task:
     def observe(self, p: "Physics", target: Array) -> Array:
         raise NotImplementedError
 
-    def judge(self, p: "Physics", target: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """Reward [N] and whether the episode ends early [N]."""
+    def judge(self, seen: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Reward [N] and whether the episode ends early [N], from what `observe` gave."""
         raise NotImplementedError
 
 
@@ -92,10 +92,10 @@ class CartpoleSwingup(Task):
         tip, velocity = (x + sine, cosine), (speed + turn * cosine, -turn * sine)
         return np.stack((x, speed, np.arctan2(sine, cosine), turn, sine, cosine, *tip, *velocity), axis=1)
 
-    def judge(self, p: "Physics", target: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
-        upright = np.cos(p.qpos[:, 1]) >= np.cos(np.radians(5))
-        central = np.abs(p.qpos[:, 0]) <= 0.05
-        return (upright & central).astype(np.float64), np.zeros(p.count, np.bool_)
+    def judge(self, seen: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
+        x, cosine = seen[:, 0], seen[:, 5]
+        paid = (cosine >= np.cos(np.radians(5))) & (np.abs(x) <= 0.05)
+        return paid.astype(np.float64), np.zeros(len(seen), np.bool_)
 
 
 class Reacher3(Task):
@@ -127,9 +127,9 @@ class Reacher3(Task):
         wrapped = np.mod(p.qpos + np.pi, 2 * np.pi) - np.pi
         return np.concatenate((wrapped, p.qvel, target - self.tip(p.qpos)), axis=1)
 
-    def judge(self, p: "Physics", target: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
-        near = np.linalg.norm(target - self.tip(p.qpos), axis=1) <= 0.05
-        return near.astype(np.float64), np.zeros(p.count, np.bool_)
+    def judge(self, seen: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
+        near = np.hypot(seen[:, 6], seen[:, 7]) <= 0.05
+        return near.astype(np.float64), np.zeros(len(seen), np.bool_)
 
 
 class Cheetah(Task):
@@ -144,8 +144,8 @@ class Cheetah(Task):
     def observe(self, p: "Physics", target: Array) -> Array:
         return np.concatenate((p.qpos[:, 1:], p.qvel), axis=1)
 
-    def judge(self, p: "Physics", target: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
-        return p.qvel[:, 0] - 0.1 * np.square(action).sum(1), np.zeros(p.count, np.bool_)
+    def judge(self, seen: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
+        return seen[:, 8] - 0.1 * np.square(action).sum(1), np.zeros(len(seen), np.bool_)
 
 
 class Fish(Task):
@@ -176,11 +176,10 @@ class Fish(Task):
         parts = (self.to_target(p, target, frame), p.qpos[:, 7:], p.qvel[:, 6:], frame[:, 2, 2:], velocity, turning)
         return np.concatenate(parts, axis=1)
 
-    def judge(self, p: "Physics", target: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
-        frame = rotation(p.qpos[:, 3:7])
-        distance = np.linalg.norm(self.to_target(p, target, frame), axis=1)
-        leaning = 0.1 * (1 - frame[:, 2, 2]) / 2
-        return -distance - leaning - 0.01 * np.square(action).sum(1), np.zeros(p.count, np.bool_)
+    def judge(self, seen: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
+        distance, vertical = np.sqrt(np.square(seen[:, :3]).sum(1)), seen[:, 17]
+        reward = -distance - 0.1 * (1 - vertical) / 2 - 0.01 * np.square(action).sum(1)
+        return reward, np.zeros(len(seen), np.bool_)
 
 
 class Walker(Task):
@@ -207,10 +206,10 @@ class Walker(Task):
         angles = self.orientations(p)
         return np.concatenate((p.qpos[:, :1] + self.height, p.qvel, np.sin(angles), np.cos(angles)), axis=1)
 
-    def judge(self, p: "Physics", target: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
-        z, angle, speed = p.qpos[:, 0] + self.height, p.qpos[:, 2], p.qvel[:, 1]
-        fallen = (z < 0.8) | (z > 2.0) | (np.abs(angle) > 1.0)
-        reward = speed - 0.05 * np.square(action).sum(1) - np.abs(z - 1.2) - 0.5 * (1 - np.cos(angle))
+    def judge(self, seen: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
+        z, speed, upright = seen[:, 0], seen[:, 2], seen[:, 17]  # the cosine of the torso's angle
+        fallen = (z < 0.8) | (z > 2.0) | (upright < np.cos(1.0))
+        reward = speed - 0.05 * np.square(action).sum(1) - np.abs(z - 1.2) - 0.5 * (1 - upright)
         return np.where(fallen, -5.0, reward), fallen
 
 
@@ -261,11 +260,10 @@ class Humanoid(Task):
     def head_height(self, p: "Physics", frame: Array) -> Array:
         return p.qpos[:, 2] + self.head * frame[:, 2, 2]
 
-    def judge(self, p: "Physics", target: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
-        frame = rotation(p.qpos[:, 3:7])
-        tall = np.minimum(self.head_height(p, frame), 1.4) / 1.4
-        reward = tall + 0.25 * (1 + frame[:, 2, 2]) - 0.02 * np.square(action).sum(1)
-        return reward, np.zeros(p.count, np.bool_)
+    def judge(self, seen: Array, action: Array) -> tuple[Array, NDArray[np.bool_]]:
+        height, vertical = seen[:, 84], seen[:, 87]
+        reward = np.minimum(height, 1.4) / 1.4 + 0.25 * (1 + vertical) - 0.02 * np.square(action).sum(1)
+        return reward, np.zeros(len(seen), np.bool_)
 
 
 TASKS: dict[str, type[Task]] = {
@@ -339,18 +337,21 @@ class ControlVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
     def step(
         self, actions: NDArray[Any]
     ) -> tuple[NDArray[np.float32], Array, NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        actions = np.clip(np.asarray(actions, np.float64), -1, 1)
-        waiting = self.over.copy()
+        actions = np.maximum(np.minimum(np.asarray(actions, np.float64), 1), -1)
+        waiting = self.over
         broken = self.physics.step(actions)
-        rewards, terminated = self.task.judge(self.physics, self.targets, actions)
-        rewards[broken], terminated[broken] = 0, False
+        seen = self.task.observe(self.physics, self.targets)
+        rewards, terminated = self.task.judge(seen, actions)
         self.steps += 1
+        if broken.any():
+            rewards[broken], terminated[broken] = 0, False
         truncated = ((self.steps >= EPISODE) & ~terminated) | broken
         if waiting.any():
-            self._begin(np.flatnonzero(waiting))
             rewards[waiting], terminated[waiting], truncated[waiting] = 0, False, False
+            self._begin(np.flatnonzero(waiting))
+            seen = self.task.observe(self.physics, self.targets)
         self.over = terminated | truncated
-        return self._observations(), rewards, terminated, truncated, {}
+        return seen.astype(np.float32), rewards, terminated, truncated, {}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that decides what comes next."""
