@@ -1,5 +1,6 @@
 """The six control tasks: bodies, observations, rewards at hand-set states, episodes, exact restore."""
 
+import os
 import subprocess
 import sys
 
@@ -398,6 +399,12 @@ def test_without_a_renderer_one_line_says_what_to_install(monkeypatch):
     with pytest.raises(EnvironmentFault, match="apt install libosmesa6"):
         env.render()
     env.close()
+
+
+def test_a_renderer_that_does_not_load_with_mujoco_is_named_in_one_line():
+    command = [sys.executable, "-m", "acer", "train", "fish", "--steps", "100"]
+    done = subprocess.run(command, env={**os.environ, "MUJOCO_GL": "nothing"}, capture_output=True, text=True)
+    assert done.returncode == 2 and "MUJOCO_GL" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("name", ["HalfCheetah-v5", "dm_control/cheetah-run-v0"])

@@ -18,6 +18,7 @@ Shapes. `rewards`, `discounts`, `live` and all traces: [T, …], times 0 to T−
 T. `q`: Q(x_t, a_t) [T, …]. Results: [T, …]. Any float dtype.
 """
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -52,17 +53,16 @@ def recursion(
     goes_on = live[1:]
     c_next = torch.where(goes_on, c[1:], 0.0)
     v_next = torch.where(goes_on, v[1:], values[1:-1])
-    constants = rewards[:-1] + discounts[:-1] * (v_next - c_next * q[1:])
-    factors = discounts[:-1] * c_next
+    last = rewards[-1] + discounts[-1] * values[-1]
+    outs = torch.cat((rewards[:-1] + discounts[:-1] * (v_next - c_next * q[1:]), last.unsqueeze(0)))
 
-    out = rewards[-1] + discounts[-1] * values[-1]
-    outs = [out]
-    for constant, factor in zip(reversed(constants.unbind()), reversed(factors.unbind()), strict=True):
-        out = torch.addcmul(constant, factor, out)
-        if limit is not None:
-            out = out.clamp(-limit, limit)
-        outs.append(out)
-    return torch.stack(outs[::-1])
+    out, factors = outs.numpy(), (discounts[:-1] * c_next).numpy()  # NumPy's small steps cost less than torch's
+    with np.errstate(all="ignore"):  # what is not finite is the update's to refuse
+        for t in reversed(range(len(factors))):
+            out[t] += factors[t] * out[t + 1]
+            if limit is not None:
+                out[t] = np.clip(out[t], -limit, limit)
+    return outs
 
 
 def retrace(rewards: Tensor, discounts: Tensor, live: Tensor, values: Tensor, q: Tensor, trace: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ the model files that dm_control ships; the three-link arm is our own. Where the 
 docstring has ours.
 """
 
+import os
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -310,6 +311,12 @@ class ControlVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             from acer.envs.physics import Physics
         except ImportError as error:
             raise EnvironmentFault(f"{name} needs MuJoCo: pip install '.[control]' ({error})") from None
+        except Exception as error:  # its renderer is loaded with it, whether or not pictures are wanted
+            renderer = os.environ.get("MUJOCO_GL", "its own choice")
+            raise EnvironmentFault(
+                f"{name}: MuJoCo cannot load the renderer that MUJOCO_GL names, {renderer} ({type(error).__name__}); "
+                "unset it, or install it (osmesa: apt install libosmesa6)"
+            ) from None
         self.task = TASKS[name]()
         self.num_envs = num_envs
         self.physics = Physics(self.task.model(), num_envs, self.task.substeps, threads)
