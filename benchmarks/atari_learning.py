@@ -19,7 +19,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from acer.plots import column_pairs
+from acer.logs import column_pairs
 from table import write
 
 GAMES = {"pong": 3_000_000, "breakout": 2_000_000, "qbert": 2_000_000}
@@ -49,6 +49,8 @@ def collect() -> None:
     with (RESULTS / "anchors.csv").open(newline="") as file:
         anchors = [row for row in csv.DictReader(file) if row["steps"]]
     begun = [game for game in GAMES if (RUNS / game / "progress.csv").exists()]
+    if not begun:
+        sys.exit(f"no run has begun in {RUNS}")
     figure, panels = plt.subplots(1, len(begun), figsize=(4.6 * len(begun), 3.8), layout="constrained", squeeze=False)
     rows = []
     for game, panel in zip(begun, panels[0], strict=True):

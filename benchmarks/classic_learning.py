@@ -19,8 +19,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from acer.logs import column_pairs
 from acer.machine import cores
-from acer.plots import column_pairs
 from table import write
 
 # Environment, steps (a run ends with the iteration that reaches them, at most 320 later), seeds, mark.

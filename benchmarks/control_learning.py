@@ -23,8 +23,8 @@ import numpy as np
 
 from acer import ACER
 from acer.envs.control import EPISODE, ControlVectorEnv, Fish, Humanoid, rotation
+from acer.logs import column_pairs
 from acer.machine import cores
-from acer.plots import column_pairs
 from table import write
 
 SEEDS = 3

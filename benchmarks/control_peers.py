@@ -2,15 +2,17 @@
 
     python benchmarks/control_peers.py [SECONDS]
 
-Every agent has the whole machine for 300 seconds of wall-clock, one after the other, three seeds each, on the same
-environments; ACER with its preset, the others with Stable-Baselines3's defaults (PPO and A2C with 16 environments, SAC
-with one). Then 30 episodes with the mode action on seeds that were not trained on. Two hours; what is in the file is
-not measured again.
+Every agent has the whole machine for 300 seconds of wall-clock, one after the other, each in a process of its own,
+three seeds each, on the same environments; ACER with its preset, the others with Stable-Baselines3's defaults (PPO and
+A2C with 16 environments, SAC with one). Then 30 episodes with the mode action on seeds that were not trained on. Two
+hours; what is in the file is not measured again.
 """
 
 import csv
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import gymnasium
@@ -68,6 +70,11 @@ def play(model: object, task: str, episodes: int = 30) -> np.ndarray:
     return returns
 
 
+def measure(agent: str, task: str, seed: int, seconds: float) -> tuple[int, np.ndarray]:
+    model, steps = acer(task, seed, seconds) if agent == "ACER" else peer(agent, task, seed, seconds)
+    return steps, play(model, task)
+
+
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 300.0
     FILE.parent.mkdir(parents=True, exist_ok=True)
@@ -80,8 +87,8 @@ def main() -> None:
             for agent in ("ACER", "SAC", "PPO", "A2C"):
                 if (task, agent, str(seed)) in done:
                     continue
-                model, steps = acer(task, seed, seconds) if agent == "ACER" else peer(agent, task, seed, seconds)
-                returns = play(model, task)
+                with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                    steps, returns = pool.submit(measure, agent, task, seed, seconds).result()
                 row = [task, agent, seed, round(seconds), steps, round(returns.mean(), 1), round(returns.std(), 1)]
                 with FILE.open("a", newline="") as file:
                     csv.writer(file, lineterminator="\n").writerow(row)

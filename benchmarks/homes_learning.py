@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from acer.plots import column_pairs
+from acer.logs import column_pairs
 from classic_learning import MARKS
 from table import write
 

@@ -8,7 +8,6 @@ step computes for about 10 ms, or for about 1 ms; two actor-learners beside two 
 itself; in turns, medians of six. Steps are counted from one second after every actor-learner has reported to the end.
 """
 
-import os
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import gymnasium as gym
 import numpy as np
 
 from acer import ACER, Callback
+from acer.machine import cores
 from table import write
 
 RESULTS = Path("results/homes")
@@ -73,9 +73,7 @@ COMPUTING = {"computing 10 ms": Computing, "computing 1 ms": Quick}
 class Clock(Callback):
     """Steps per second once everybody works."""
 
-    def __init__(self, actors: int) -> None:
-        self.seen: set[int] = set()
-        self.actors = actors
+    def __init__(self) -> None:
         self.began = self.at = 0.0
         self.steps = 0
         self.speed = 0.0
@@ -97,8 +95,8 @@ class Clock(Callback):
 def speed(env: Any, home: str, actors: int) -> float:
     """Steps per second of `actors` actor-learners."""
     where = {} if home == "local" else {"home": home, "actors": actors}
-    more = {"cpus_per_actor": min(1.0, os.cpu_count() / actors)} if home == "ray" else {}
-    clock = Clock(actors)
+    more = {"cpus_per_actor": min(1.0, cores() / actors)} if home == "ray" else {}
+    clock = Clock()
     model = ACER(env, **ONE_EACH, **where, **more)
     model.learn(10**9, callbacks=[clock])
     model.close()

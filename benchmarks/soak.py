@@ -51,8 +51,10 @@ def main() -> None:
     began = time.monotonic()
     try:
         while process.poll() is None and time.monotonic() - began < 60 * minutes:
-            time.sleep(10)
             rows.append([round(time.monotonic() - began), steps_of(run), *sample(process.pid)])
+            time.sleep(10)
+        if process.returncode is not None:
+            sys.exit(f"the training ended by itself with code {process.returncode}: no result")
     finally:
         process.terminate()
         process.wait()
@@ -70,6 +72,8 @@ def collect() -> None:
         with path.open() as file:
             rows = [{key: int(value) for key, value in row.items()} for row in csv.DictReader(file)]
         full = [row for row in rows if row["steps"] >= FULL[env]]
+        if not full:
+            sys.exit(f"{path}: the replay memory was never full; give it more minutes")
         tenth = max(1, len(full) // 10)
         first, last = (sum(row["resident_bytes"] for row in part) / tenth for part in (full[:tenth], full[-tenth:]))
         handles = sorted({row["file_handles"] for row in full})

@@ -12,7 +12,7 @@ from acer.machine import cores
 def measure(
     run: Callable[[Any], list[Any]], jobs: Iterable[Any], columns: Sequence[str], file: Path
 ) -> list[list[Any]]:
-    """Runs every job in a process of its own; each gives one row, shown as it comes and written at the end."""
+    """Runs jobs in as many processes as there are cores; each gives one row, shown as it comes."""
     rows = []
     with ProcessPoolExecutor(cores()) as pool:
         for row in pool.map(run, jobs):

@@ -153,8 +153,8 @@ class NotAnEnvironment:
 
 
 class Mortal(gym.Env[Any, Any]):
-    """Lives through a number of steps, then raises or kills its process; the file it is given counts its deaths, and
-    after `deaths` of them it lives on."""
+    """Lives through a number of steps, then raises, kills its process or ends it; the file it is given counts its
+    deaths, and after `deaths` of them it lives on."""
 
     def __init__(self, file: str, how: str = "raise", steps: int = 50, deaths: int = 1) -> None:
         self.file, self.how, self.left, self.deaths = file, how, steps, deaths
@@ -174,5 +174,7 @@ class Mortal(gym.Env[Any, Any]):
                 file.write("x")
             if self.how == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            if self.how == "leave":
+                os._exit(0)
             raise ValueError("the gearbox is stuck")
         return np.zeros(1, np.float32), 1.0, self.at == 20, False, {}

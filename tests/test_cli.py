@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acer import ACER, logs
+from acer import ACER, logs, training
 
 SHORT = ["--steps", "700", "--log-every", "200", "--hidden", "16", "--eval-episodes", "3", "--replay-start", "320"]
 HERE = str(Path(__file__).parent)
@@ -130,14 +131,75 @@ def test_a_checkpoint_is_of_its_run_by_any_name(run, call, monkeypatch):
 
 def test_one_process_trains_in_a_directory(run, call):
     subprocess.run(["cp", "-r", str(run), "copy"], check=True)
-    before = {path: path.read_bytes() for path in Path("copy").rglob("*.csv")}
+    before = {path: path.read_bytes() for path in Path("copy").rglob("*") if path.is_file()}
     descriptor = os.open("copy", os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     code, _, err = call("resume", "copy", "--steps", "1400")
     os.close(descriptor)
     assert code == 2
     assert "another process is training in copy" in err
-    assert {path: path.read_bytes() for path in Path("copy").rglob("*.csv")} == before
+    assert {path: path.read_bytes() for path in Path("copy").rglob("*") if path.is_file()} == before
+
+
+def test_a_finished_run_without_its_checkpoints_keeps_its_results(run, call):
+    subprocess.run(["cp", "-r", str(run), "copy"], check=True)
+    shutil.rmtree("copy/checkpoints")
+    before = {path: path.read_bytes() for path in Path("copy").rglob("*") if path.is_file()}
+    code, _, err = call("resume", "copy")
+    assert code == 2
+    assert "its checkpoints are gone" in err
+    assert {path: path.read_bytes() for path in Path("copy").rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "damage", [b"steps,seconds,return_mean\n1,2,much\n", b"steps,return_mean\n1,2\n", b"\xff\xfe\n1\n"]
+)
+def test_a_damaged_curve_is_named(damage, run, call):
+    subprocess.run(["cp", "-r", str(run), "copy"], check=True)
+    Path("copy/progress.csv").write_bytes(damage)
+    code, _, err = call("plot", "copy", "--x", "seconds")
+    assert code == 2
+    assert "copy/progress.csv is damaged" in err
+
+
+def test_a_reader_that_leaves_is_no_error(run):
+    command = f"{sys.executable} -m acer eval {run} --episodes 2 --json | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "BrokenPipe" not in done.stderr
+
+
+def test_an_interrupted_evaluation_comes_first_when_the_run_goes_on(monkeypatch, call):
+    settings = [*SHORT[2:], "--eval-every", "320", "--seed", "5"]
+    assert call("train", "CartPole-v1", "--out", "whole", "--steps", "1200", *settings)[0] == 0
+    evaluate = training.evaluate
+    calls = []
+
+    def interrupted(*args, **more):
+        calls.append(1)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return evaluate(*args, **more)
+
+    monkeypatch.setattr(training, "evaluate", interrupted)
+    assert call("train", "CartPole-v1", "--out", "parts", "--steps", "1200", *settings)[0] == 130
+    assert len(logs.read(Path("parts/eval.csv"))) == 1
+    assert call("resume", "parts")[0] == 0
+    whole, parts = ([{**row, "seconds": ""} for row in logs.read(Path(out, "eval.csv"))] for out in ("whole", "parts"))
+    assert parts == whole
+
+
+def test_an_interrupted_last_evaluation_is_said(monkeypatch, call):
+    evaluate = training.evaluate
+
+    def interrupted(*args, **more):
+        os.kill(os.getpid(), signal.SIGINT)
+        return evaluate(*args, **more)
+
+    monkeypatch.setattr(training, "evaluate", interrupted)
+    code, _, err = call("train", "CartPole-v1", "--out", "r", *SHORT)
+    assert code == 130
+    assert "acer eval r" in err
 
 
 def test_a_model_without_its_run_cannot_be_resumed(run, call):
@@ -186,11 +248,18 @@ def test_every_kind_of_algorithm_trains_from_the_command_line(algo, call):
 
 def test_continuous_actions_and_own_environments(call, monkeypatch):
     monkeypatch.syspath_prepend(HERE)
+    import environments
+
     code, _, err = call("train", "environments:Target", "--algo", "no-sdn", "--out", "r", *SHORT)
     assert code == 0, err
     code, _, err = call("train", "environments:Corridor", "--workers", "--environments", "4", "--out", "s", *SHORT)
     assert code == 0, err
     assert call("record", "s", "--env", "environments:Corridor")[0] == 0
+    monkeypatch.setattr(environments.Corridor, "step", lambda self, action: 1 / 0)
+    code, _, err = call("record", "s", "--env", "environments:Corridor")
+    assert code == 2
+    assert "cannot step: ZeroDivisionError" in err
+    assert not list(Path("s").glob(".*.mp4"))
 
 
 MISTAKES = [
@@ -198,6 +267,8 @@ MISTAKES = [
     (["train", "CartPole-v7"], "unknown environment 'CartPole-v7'"),
     (["train"], "no environment given"),
     (["train", "nosuchmodule:Thing"], "no module named 'nosuchmodule'"),
+    (["train", "CartPole-v1", "--learning-rate", "nan"], "--learning-rate must be positive, not nan"),
+    (["train", "CartPole-v1", "--hidden", "1000000", "100000000"], "the networks do not fit in memory"),
     (["train", "environments:Corrido"], "did you mean Corridor"),
     (["train", "environments:Failing"], "no licence for this simulator"),
     (["train", "environments:MultiAction"], "acer needs Discrete or a bounded Box"),
@@ -238,6 +309,8 @@ AFTER_A_RUN = [
     (["plot", "RUN", "--output", "nowhere/x.png"], "cannot write nowhere/x.png"),
     (["plot", "RUN", "--output", "x.xyz"], "cannot write x.xyz"),
     (["eval", "RUN", "--episodes", "0"], "--episodes must be at least 1"),
+    (["eval", "RUN", "--seed", "-1"], "--seed must be at least 0"),
+    (["record", "RUN", "--seed", "-1"], "--seed must be at least 0"),
     (["eval", "RUN", "--device", "meta"], "--device meta cannot be used here"),
     (["resume", "RUN", "--steps", "10"], "--steps must be more"),
     (["train", "--config", "RUN/progress.csv"], "not a JSON file of settings"),

@@ -16,9 +16,15 @@ def test_the_table_of_settings_is_up_to_date():
     assert (ROOT / "docs" / "settings.md").read_text() == module.text(), "run `make docs`"
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", "tests/KNOWN_BUGS.md", "docs/trust-region.md", "docs/experiments.md"]
-)
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "tests/KNOWN_BUGS.md",
+    *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!http)([^)#]+)", (ROOT / page).read_text()):
         assert (ROOT / page).parent.joinpath(target).exists(), target

@@ -81,6 +81,14 @@ def test_actions_are_scaled_from_the_unit_range_and_clipped():
     np.testing.assert_array_equal(ActionSpec(spaces.Discrete(2, start=1)).decode(np.array([0, 1])), [1, 2])
 
 
+@pytest.mark.parametrize("value", [0, 6])
+def test_a_discrete_observation_outside_its_space_is_refused(value):
+    spec = ObservationSpec(spaces.Discrete(5, start=1))
+    np.testing.assert_array_equal(spec.encode(np.array([1, 5]), 2), np.eye(5)[[0, 4]])
+    with pytest.raises(EnvironmentFault, match="not in the space"):
+        spec.encode(np.array([value]), 1)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.int32])
 def test_decoded_actions_lie_within_their_bounds(dtype):
     rng = np.random.default_rng(0)

@@ -15,7 +15,8 @@ import pytest
 
 from acer import config as configuration
 from acer.display import JobsDisplay
-from acer.experiments import figures, jobs, plans, runs, statistics, summaries, theory
+from acer.errors import CheckpointError
+from acer.experiments import figures, jobs, plans, runs, statistics, summaries, theory, worker
 from acer.experiments.plans import Job, Narrowing, draw
 from acer.experiments.runs import Run
 from acer.logs import read
@@ -472,6 +473,20 @@ def test_a_run_that_fails_is_written_down_and_stops_no_other(call, monkeypatch):
         "CartPole-v1": "0",
     }
     assert "1 of 2 runs" in Path("x/control.svg").read_text()
+
+
+def test_a_run_whose_checkpoints_cannot_be_read_is_kept(tmp_path):
+    pytest.importorskip("mujoco")
+    (job,) = plans.jobs("control", "smoke", Narrowing(tasks=("fish",), methods=("acer",), settings=(0,), steps=200))
+    training = worker.take_up(job, tmp_path / "work")
+    training.run()
+    training.close()
+    for file in (tmp_path / "work" / "checkpoints").rglob("model.safetensors"):
+        file.write_bytes(b"nothing")
+    before = (tmp_path / "work" / "progress.csv").read_bytes()
+    with pytest.raises(CheckpointError, match="to begin this run again, remove"):
+        worker.take_up(job, tmp_path / "work")
+    assert (tmp_path / "work" / "progress.csv").read_bytes() == before
 
 
 def test_a_process_that_dies_is_written_down(monkeypatch):

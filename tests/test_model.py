@@ -142,6 +142,31 @@ def test_people_write_numbers_of_steps_as_floats(tmp_path):
             model.learn(steps)
 
 
+def test_a_killed_save_does_not_stop_the_next(tmp_path):
+    model = ACER("CartPole-v1", **SMALL)
+    model.save(tmp_path / "m")
+    (tmp_path / ".m.replaced.partial").mkdir()
+    (tmp_path / ".m.replaced.partial" / "half").touch()
+    model.save(tmp_path / "m")
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_the_best_of_one_model_is_not_asked_for(tmp_path):
+    ACER("CartPole-v1", **SMALL).save(tmp_path / "m")
+    with pytest.raises(CheckpointError, match="--best is for the directory of a run"):
+        ACER.load(tmp_path / "m", best=True)
+
+
+def test_a_run_that_cannot_begin_leaves_nothing(tmp_path):
+    class Watch(Callback):
+        def on_update(self, training, numbers):
+            pass
+
+    with pytest.raises(SettingsError, match="on_update"):
+        ACER("CartPole-v1", home="shared", **SMALL).learn(700, out=tmp_path / "run", callbacks=[Watch()])
+    assert not (tmp_path / "run").exists()
+
+
 def test_an_interrupt_ends_learning_after_saving(tmp_path):
     class Interrupt(Callback):
         def on_rollout(self, training, report):

@@ -111,7 +111,7 @@ def find_device(name: str) -> torch.device:
         return torch.device(name)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise SettingsError(f"--device {name} cannot be used here ({reason}); leave it out for the CPU") from None
+        raise SettingsError(f"--device {name} cannot be used here ({reason}); use --device cpu") from None
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,28 @@ class Report:
     replays: int  # Poisson draw
     episodes: list[tuple[float, int]]  # return and length of each that ended
     diagnostics: dict[str, float]  # means over the updates that were measured
+
+
+class Summary:
+    """Means of diagnostics over those that have them; of errors the largest."""
+
+    def __init__(self, state: dict[str, list[float]] | None = None) -> None:
+        self._totals = {str(key): (float(total), int(count)) for key, (total, count) in (state or {}).items()}
+
+    def add(self, numbers: dict[str, float]) -> None:
+        for key, value in numbers.items():
+            total, count = self._totals.get(key, (0.0, 0))
+            self._totals[key] = max(total, value) if _is_error(key) else total + value, count + 1
+
+    def values(self) -> dict[str, float]:
+        return {key: total if _is_error(key) else total / count for key, (total, count) in self._totals.items()}
+
+    def state(self) -> dict[str, list[float]]:
+        return {key: [total, count] for key, (total, count) in self._totals.items()}
+
+
+def _is_error(key: str) -> bool:
+    return key.endswith("_error")
 
 
 class ActorLearner:
@@ -201,16 +223,16 @@ class ActorLearner:
         home.count(steps)
 
         before = self.updates
-        seen: list[dict[str, float]] = []
+        seen = Summary()
         if config.on_policy:
-            seen += self._learn(trajectory, on_policy=True)
+            self._learn(trajectory, seen, on_policy=True)
         self.agent.observe(trajectory)  # after it: on-policy, the networks see what the actor saw
         replays = 0
-        if config.replay_ratio > 0 and self.replay.steps >= self.replay_start:
+        if config.replay_ratio > 0 and len(self.replay) * config.trajectory_length >= self.replay_start:
             replays = self.draw_replays()
             for _ in range(replays):
-                seen += self._learn(self.replay.sample(self.rngs["replay"], config.environments))
-        return Report(steps, home.steps, self.updates - before, replays, episodes, summary(seen))
+                self._learn(self.replay.sample(self.rngs["replay"], config.environments), seen)
+        return Report(steps, home.steps, self.updates - before, replays, episodes, seen.values())
 
     def draw_replays(self) -> int:
         """How often this iteration replays."""
@@ -219,20 +241,20 @@ class ActorLearner:
     def _act(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
         return self.agent.act(x, self.agent.distribution.noise(self.rngs["act"], (len(x),)))
 
-    def _learn(self, trajectory: Trajectory, on_policy: bool = False) -> list[dict[str, float]]:
+    def _learn(self, trajectory: Trajectory, seen: Summary, on_policy: bool = False) -> None:
         """One call of Algorithm 2 or 3 on B trajectories, a few at a time.
 
-        Gives diagnostics of the call's first update, or of every one if somebody asked to see them. On-policy, θ is
-        still what acted at the first: ρ is 1 but for rounding, and `rho_error` is the largest |ρ − 1|.
+        Adds diagnostics of the call's first update, or of every one if somebody asked to see them. On-policy, the first
+        is made with the θ' that acted: ρ is 1 but for rounding, and `rho_error` is the largest |ρ − 1|.
         """
         config, agent, home = self.config, self.agent, self.agent.home
         count = config.trajectories_per_update
-        seen = []
         whole = self._batch(trajectory)
         for start in range(0, config.environments, count):
             batch = whole.select(slice(start, start + count))
             noise = agent.method.noise(self.rngs["learn"], config.trajectory_length, count).to(agent.device)
-            home.pull()
+            if start or not on_policy:
+                home.pull()
             home.gradient.zero_()
             outcome = update(agent.network, agent.average, batch, agent.method, noise)
             norm = float(optimizer.clip_by_norm(home.gradient, config.max_gradient_norm))
@@ -251,12 +273,12 @@ class ActorLearner:
             if start == 0 or self.on_update:
                 measured = diagnostics(agent.method, outcome)
                 numbers = dict(zip(measured, torch.stack(list(measured.values())).tolist(), strict=True))
-                seen.append(numbers | {"grad_norm": norm, "staleness": float(home.staleness)})
+                numbers |= {"grad_norm": norm, "staleness": float(home.staleness)}
                 if on_policy and start == 0:
-                    seen[-1]["rho_error"] = float(((outcome.log_rho.exp() - 1) * batch.live).abs().max())
+                    numbers["rho_error"] = float(((outcome.log_rho.exp() - 1) * batch.live).abs().max())
+                seen.add(numbers)
                 if self.on_update:
-                    self.on_update(seen[-1])
-        return seen
+                    self.on_update(numbers)
 
     def _batch(self, trajectory: Trajectory) -> Batch:
         """Tensors on the learner's device, with rewards as the learner sees them."""
@@ -271,15 +293,6 @@ def learning_rate(config: Config, steps: int) -> float:
     """The learning rate after `steps` steps of all actor-learners."""
     left = max(0.0, 1 - steps / config.steps) if config.learning_rate_decay == "linear" else 1.0
     return config.learning_rate * left
-
-
-def summary(seen: list[dict[str, float]]) -> dict[str, float]:
-    """Means of diagnostics over those that have them; of errors the largest."""
-    values: dict[str, list[float]] = {}
-    for numbers in seen:
-        for key, value in numbers.items():
-            values.setdefault(key, []).append(value)
-    return {key: max(of) if key.endswith("_error") else sum(of) / len(of) for key, of in values.items()}
 
 
 def diagnose(network: Network, gradient: Tensor, outcome: Outcome) -> str:

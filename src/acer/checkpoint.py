@@ -37,7 +37,7 @@ from torch import Tensor
 from acer.errors import CheckpointError
 from acer.machine import give_back_memory
 
-FORMAT = 3
+FORMAT = 4
 MODEL, REPLAY, BLOCKS, RUN, STATE = (
     "model.safetensors",
     "replay.safetensors",
@@ -97,6 +97,7 @@ def write(directory: Path, snapshot: Snapshot) -> None:
         _flush(partial)
         aside = directory.with_name(f".{directory.name}.replaced.partial")
         if directory.exists():
+            shutil.rmtree(aside, ignore_errors=True)  # of a save that was killed
             directory.rename(aside)
         partial.rename(directory)
         _flush(directory.parent)
@@ -114,9 +115,9 @@ def write_numbered(root: Path, steps: int, snapshot: Snapshot, keep: int, best: 
             shutil.rmtree(left_over)
     directory = root / f"{steps:012d}"
     write(directory, snapshot)
-    _name(root / LATEST, directory.name)
+    replace_text(root / LATEST, f"{directory.name}\n")
     if best:
-        _name(root / BEST, directory.name)
+        replace_text(root / BEST, f"{directory.name}\n")
     for undone in root.glob("*.undone"):  # what the run has now passed again
         if undone.name.removesuffix(".undone") <= directory.name:
             shutil.rmtree(undone)
@@ -166,14 +167,15 @@ def _digest(state: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def _name(pointer: Path, name: str) -> None:
-    partial = pointer.with_name(f".{pointer.name}.partial")
+def replace_text(path: Path, text: str) -> None:
+    """Writes a file whole: at any moment it has the old text or the new one."""
+    partial = path.with_name(f".{path.name}.partial")
     with partial.open("w") as file:
-        file.write(name + "\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    partial.rename(pointer)
-    _flush(pointer.parent)
+    partial.rename(path)
+    _flush(path.parent)
 
 
 def _flush(path: Path) -> None:
@@ -229,6 +231,8 @@ def find(path: Path, say: Callable[[str], None], best: bool = False) -> tuple[Pa
     A damaged one is named loudly and passed over; there is no silent start from an older one, or from scratch.
     """
     if (path / STATE).is_file():
+        if best:
+            raise CheckpointError(f"{path} is one model: --best is for the directory of a run")
         return path, check(path)
     root = path / "checkpoints"
     if not path.exists():
@@ -265,7 +269,7 @@ def forget_after(root: Path, steps: int) -> None:
     current = f"{steps:012d}"
     newer = [path for path in _numbered(root) if path.name > current]
     if newer and (root / current / STATE).is_file():
-        _name(root / LATEST, current)
+        replace_text(root / LATEST, f"{current}\n")
     if _named_in(root / BEST) > current:
         (root / BEST).unlink()
     for path in newer:

@@ -11,6 +11,7 @@ import functools
 import io
 import itertools
 import json
+import os
 import sys
 import typing
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from acer import __version__
 from acer.config import Config, defaults, flag_name, from_dict, read_file, to_json
 from acer.display import complain, errors, warn
-from acer.errors import AcerError, SettingsError
+from acer.errors import AcerError, SettingsError, in_one_line
 from acer.experiments.plans import Name, Narrowing, Scale, numbers
 from acer.machine import cores
 
@@ -72,7 +73,9 @@ def _parse_given(args: list[str]) -> tuple[TrainFlags, dict[str, Any]]:
     # A flag was given if its value does not depend on the default that it stands in for.
     other = _parse_train(args, _different(Config()))
     return flags, {
-        name: value for name, value in vars(flags.settings).items() if value == getattr(other.settings, name)
+        name: value
+        for name, value in vars(flags.settings).items()
+        if value == getattr(other.settings, name) or value != value  # nan is given, too
     }
 
 
@@ -139,7 +142,6 @@ def resume(
         if steps <= training.steps:
             raise SettingsError(f"{directory} is at {training.steps:,} steps already: --steps must be more")
         training.set_config(extend(training.config, steps))
-        (directory / "config.json").write_text(to_json(training.config))
     config = training.config
     if training.steps >= config.steps:
         _say(f"{directory} is finished at {training.steps:,} steps; --steps takes it further")
@@ -175,6 +177,7 @@ def eval_(
 
     if episodes < 1:
         raise SettingsError(f"--episodes must be at least 1, not {episodes}")
+    _check_seed(seed)
     model = ACER.load(directory, env, device=device, best=best)
     policy = "sampled actions" if sampled else "mode actions"
     _say(f"Playing {episodes} episodes of {model.config.env} with {policy}, {model.config.algo} from {directory}")
@@ -217,6 +220,7 @@ def record(
     from acer.model import ACER
     from acer.video import record as write_video
 
+    _check_seed(seed)
     model = ACER.load(directory, env, device=device, best=best)
     output = output or directory / "video.mp4"
     _say(f"Recording {episodes} episode{'s' * (episodes != 1)} of {model.config.env} into {output}")
@@ -224,6 +228,11 @@ def record(
     model.close()
     print(f"{output}: return {', '.join(f'{r:,.1f}' for r in returns)}")
     return 0
+
+
+def _check_seed(seed: int) -> None:
+    if seed < 0:
+        raise SettingsError(f"--seed must be at least 0, not {seed}")
 
 
 def plot(
@@ -300,7 +309,8 @@ def experiment(
         try:
             result = run(name, scale, narrowing, out, threads, runner, _say)
         except KeyboardInterrupt:
-            _say("Stopped; the runs are saved. To go on, give the same command again")
+            kept = "finished runs are kept" if ray_address else "the runs are saved"
+            _say(f"Stopped; {kept}. To go on, give the same command again")
             return INTERRUPTED
     for file in result.files:
         print(file)
@@ -351,7 +361,8 @@ def bench(
     Args:
         name: What to measure: training at replay ratio 4 on CartPole-v1, on Pong or on cheetah.
         turns: How often each contender is measured; the median counts.
-        peers: Measure peers too, each in a virtual environment of its own in the user's cache.
+        peers: Measure peers too: PFRL in a virtual environment of its own in the user's cache, Stable-Baselines3 from
+            this one.
         output: Write the result to this JSON file as well.
         json_: Print one JSON object on standard output and nothing else there.
     """
@@ -413,6 +424,7 @@ def main() -> None:
             code = train(args)
         else:
             code = _parse(_deferred(COMMANDS[name]), name, args)()
+        sys.stdout.flush()
     except AcerError as error:
         complain(str(error))
         code = error.exit_code
@@ -421,10 +433,11 @@ def main() -> None:
         code = AcerError.exit_code
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except BrokenPipeError:
+    except BrokenPipeError:  # whoever read has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as error:
-        complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        complain(f"{error.filename}: {error.strerror}" if error.filename else in_one_line(error))
         code = AcerError.exit_code
     sys.exit(code)
 
@@ -442,6 +455,9 @@ def _run(training: "Training", out: Path, quiet: bool) -> int:
     if training.steps < training.config.steps:
         own = f" --env {training.config.env}" if ":" in training.config.env else ""
         _say(f"Stopped at {training.steps:,} steps, saved. To go on: acer resume {out}{own}")
+        return INTERRUPTED
+    if training.interrupted:
+        _say(f"{out} is finished, but its last evaluation was interrupted: acer eval {out}")
         return INTERRUPTED
     result = "no episode ended"
     if training.meter.recent:

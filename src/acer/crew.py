@@ -286,6 +286,7 @@ class Processes(Team):
         self._context.set_forkserver_preload(["acer.crew"])  # torch is imported once, not in every process
         self._processes: dict[int, tuple[ForkServerProcess, Connection]] = {}
         self._inbox: queue.SimpleQueue[tuple[int, Report | Part | Death]] = queue.SimpleQueue()
+        self._stopping = False
         self._waiting: list[tuple[int, Report | Death]] = []  # heard while listening for something else
         self._parts: list[Part | None] = [None] * len(self.members)
 
@@ -298,6 +299,7 @@ class Processes(Team):
         return self._parts
 
     def stop(self) -> list[Report]:
+        self._stopping = True
         self._ask("stop")
         for actor, (process, _) in self._processes.items():
             if self._parts[actor] is not None:
@@ -337,8 +339,8 @@ class Processes(Team):
             pipe.close()
             process.join()
             code = process.exitcode
-            if code and not said_why:
-                how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+            if not said_why and (code or not self._stopping):
+                how = f"killed by {signal.Signals(-code).name}" if code and code < 0 else f"ended with code {code}"
                 self._inbox.put((actor, Death(how)))
 
     def _news(self, seconds: float) -> list[tuple[int, Report | Death]]:
@@ -396,10 +398,9 @@ def _work(job: Job, life: tuple[int, ...], memory: Memory, part: Part | None, pi
             else:
                 word = pipe.recv()
                 pipe.send(learner.state())
-    except (BrokenPipeError, EOFError, ConnectionResetError):  # the run is gone
-        pass
     except BaseException as error:
-        pipe.send(Death.by(error))
+        with suppress(OSError):  # if the run is gone, nobody listens
+            pipe.send(Death.by(error))
     finally:
         if learner is not None:
             with suppress(Exception):

@@ -1,6 +1,7 @@
 """What a run writes down: rows of CSV files and TensorBoard events."""
 
 import csv
+import math
 import os
 from collections import deque
 from pathlib import Path
@@ -8,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from acer.actor_learner import Report, summary
+from acer.actor_learner import Report, Summary
+from acer.errors import CheckpointError
 
 
 class Table:
@@ -46,6 +48,17 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def column_pairs(path: Path, x: str, y: str = "return_mean") -> list[tuple[float, float]]:
+    """Two columns of a run's CSV file, rows with a finite y only."""
+    try:
+        pairs = [(float(row[x]), float(row[y])) for row in read(path) if row.get(y)]
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such file; is this the directory of a run?") from None
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise CheckpointError(f"{path} is damaged: {type(error).__name__}: {error}") from None
+    return [pair for pair in pairs if math.isfinite(pair[1])]
+
+
 PROGRESS = [
     "steps", "seconds", "episodes", "return_mean", "length_mean", "steps_per_second", "updates", "replays",
     "learning_rate", "skipped_updates", "trust_region_active", "entropy", "kl", "q_loss", "grad_norm", "rho_above_c",
@@ -74,7 +87,7 @@ class Meter:
         self.updates = 0
         self.replays = 0
         self._steps = 0
-        self._diagnostics: list[dict[str, float]] = []
+        self._diagnostics = Summary()
 
     def add(self, report: Report) -> None:
         self.recent.extend(report.episodes)
@@ -82,8 +95,7 @@ class Meter:
         self.updates += report.updates
         self.replays += report.replays
         self._steps += report.steps
-        if report.diagnostics:
-            self._diagnostics.append(report.diagnostics)
+        self._diagnostics.add(report.diagnostics)
 
     @property
     def return_mean(self) -> float:
@@ -101,9 +113,9 @@ class Meter:
             "updates": self.updates,
             "replays": self.replays,
         }
-        row |= summary(self._diagnostics)
+        row |= self._diagnostics.values()
         if not final:
-            self._steps, self._diagnostics = 0, []
+            self._steps, self._diagnostics = 0, Summary()
         return row
 
     def state(self) -> dict[str, Any]:
@@ -112,7 +124,7 @@ class Meter:
             "episodes": self.episodes,
             "updates": self.updates,
             "replays": self.replays,
-            "since_row": {"steps": self._steps, "diagnostics": [dict(numbers) for numbers in self._diagnostics]},
+            "since_row": {"steps": self._steps, "diagnostics": self._diagnostics.state()},
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -120,9 +132,7 @@ class Meter:
         self.recent.extend((float(r), int(n)) for r, n in state["recent"])
         self.episodes, self.updates, self.replays = (int(state[name]) for name in ("episodes", "updates", "replays"))
         self._steps = int(state["since_row"]["steps"])
-        self._diagnostics = [
-            {str(key): float(value) for key, value in numbers.items()} for numbers in state["since_row"]["diagnostics"]
-        ]
+        self._diagnostics = Summary(state["since_row"]["diagnostics"])
 
 
 class TensorBoard:

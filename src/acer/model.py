@@ -70,6 +70,7 @@ class ACER:
             training.set_config(extend(self.config, self.steps + steps))
         training.callbacks = callbacks
         if out is not None:
+            training.open()  # before the directory is made: a mistake leaves nothing behind
             claim(Path(out), training.config)
             training.directory = Path(out)
         training.stopping = training.interrupted = False

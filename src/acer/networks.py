@@ -100,7 +100,7 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.flatten:
-            x = x.reshape(*x.shape[:-3], self.inputs) if x.dim() > 3 else x.reshape(self.inputs)
+            x = x.reshape(*x.shape[:-3], self.inputs)
         return self.layers(x)  # type: ignore[no-any-return]
 
 

@@ -1,6 +1,5 @@
 """Learning curves from the CSV files of runs."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from acer.errors import CheckpointError, SettingsError
-from acer.logs import read
+from acer.logs import column_pairs
 
 
 def curves(directories: Sequence[Path], output: Path, x: str = "steps") -> None:
@@ -38,13 +37,3 @@ def curves(directories: Sequence[Path], output: Path, x: str = "steps") -> None:
         raise SettingsError(f"cannot write {output}: {error}") from None
     finally:
         plt.close(figure)
-
-
-def column_pairs(path: Path, x: str, y: str = "return_mean") -> list[tuple[float, float]]:
-    """Two columns of a CSV file, rows with a finite y only."""
-    try:
-        rows = read(path)
-    except OSError:
-        raise CheckpointError(f"{path}: no such file; is this the directory of a run?") from None
-    pairs = [(float(row[x]), float(row[y])) for row in rows if row.get(y)]
-    return [pair for pair in pairs if math.isfinite(pair[1])]

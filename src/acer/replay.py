@@ -29,7 +29,6 @@ class Replay:
         self.slots = max(1, capacity // length)
         self.environments = environments
         self.added = 0  # calls of `add` so far; the next slot is added % slots
-        self.steps = 0  # live steps stored now
         self._blocks: list[bytes] = []  # index: slot · environments + environment
         self._moved = np.zeros((0, length), np.bool_)  # [rows, T]: x_{t+1} is x_t moved on by one frame
         self._plain: dict[str, NDArray[Any]] = {}  # each [slots · environments, T, …]
@@ -46,8 +45,6 @@ class Replay:
             self._allocate(trajectory)
         n = self.environments
         rows = slice((self.added % self.slots) * n, (self.added % self.slots + 1) * n)
-        if self.added >= self.slots:
-            self.steps -= int(self._plain["live"][rows].sum())
         for name in PLAIN:
             self._plain[name][rows] = np.moveaxis(getattr(trajectory, name), 1, 0)
         moved = _moved_on(trajectory.observations)
@@ -55,7 +52,6 @@ class Replay:
         self._blocks[rows] = [
             lz4.block.compress(_pack(trajectory.observations[:, i], moved[i]), store_size=False) for i in range(n)
         ]
-        self.steps += int(trajectory.live.sum())
         self.added += 1
 
     def sample(self, rng: np.random.Generator, count: int) -> Trajectory:
@@ -110,7 +106,7 @@ class Replay:
         if (sizes < 0).any() or sizes.sum() != len(blocks):
             raise CheckpointError("the replay memory's blocks are not as long as it says")
         self._shape, self._dtype = layout["observations"]
-        self.added, self.steps = added, int(arrays["live"].sum())
+        self.added = added
         self._moved, self._plain = self._rows((length,), np.dtype(np.bool_)), {}
         self._moved[:rows] = arrays["moved"]
         for name in PLAIN:

@@ -56,13 +56,14 @@ def recursion(
     last = rewards[-1] + discounts[-1] * values[-1]
     outs = torch.cat((rewards[:-1] + discounts[:-1] * (v_next - c_next * q[1:]), last.unsqueeze(0)))
 
-    out, factors = outs.numpy(), (discounts[:-1] * c_next).numpy()  # NumPy's small steps cost less than torch's
+    outs, factors = outs.cpu(), (discounts[:-1] * c_next).cpu().numpy()
+    out = outs.numpy()  # whose small steps cost less than torch's
     with np.errstate(all="ignore"):  # what is not finite is the update's to refuse
         for t in reversed(range(len(factors))):
             out[t] += factors[t] * out[t + 1]
             if limit is not None:
                 out[t] = np.clip(out[t], -limit, limit)
-    return outs
+    return outs.to(rewards.device)
 
 
 def retrace(rewards: Tensor, discounts: Tensor, live: Tensor, values: Tensor, q: Tensor, trace: Tensor) -> Tensor:

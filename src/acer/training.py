@@ -29,9 +29,17 @@ from acer.crew import Alone, Crew, Processes, warn_of_new_episodes
 from acer.display import Display, warn
 from acer.envs import ActionSpec, EnvBatch, ObservationSpec, spaces_of
 from acer.envs.registry import EnvMaker
-from acer.errors import AcerError, CheckpointError, EnvironmentFault, HolderLost, LearningFault, SettingsError
+from acer.errors import (
+    AcerError,
+    CheckpointError,
+    EnvironmentFault,
+    HolderLost,
+    LearningFault,
+    SettingsError,
+    in_one_line,
+)
 from acer.evaluation import Evaluation, evaluate
-from acer.logs import EPISODES, EVALUATIONS, PROGRESS, Meter, Table, TensorBoard
+from acer.logs import EPISODES, EVALUATIONS, PROGRESS, Meter, Table, TensorBoard, column_pairs
 from acer.machine import keep_memory, lock, signals_go_to
 from acer.networks import Network, bfloat16_pays
 from acer.parameters import Local, views
@@ -57,12 +65,19 @@ class Training:
             check_fits(config, observation, action, *saved)
         use_threads(config, observation)  # first of all: how many there are decides how numbers round
         init, self._learner_seeds, self._evaluation_seeds = np.random.SeedSequence(config.seed).spawn(3)
-        self.agent = Agent(config, observation, action, int(init.generate_state(1)[0]))
+        try:
+            self.agent = Agent(config, observation, action, int(init.generate_state(1)[0]))
+        except RuntimeError as error:  # PyTorch's word for no memory
+            if "alloc" not in str(error):
+                raise
+            raise SettingsError(f"the networks do not fit in memory ({in_one_line(error)}): smaller --hidden") from None
         self._evaluation_env: EnvBatch | None = None
         keep_memory()
         self.meter = Meter()
         self.seconds = 0.0  # spent training, over all sessions of the run
         self.evaluations = 0
+        self._extended = False  # to another number of steps than config.json has
+        self._evaluation_due = False  # it was interrupted, and comes first when the run goes on
         self.stopping = False  # asked to, by a callback or a signal
         self.interrupted = False  # by a signal
         self.best = -math.inf  # mean return of the best evaluation
@@ -88,6 +103,11 @@ class Training:
 
     def open(self) -> None:
         """Makes what the run needs, so that a mistake shows itself before anything is written."""
+        asked = any(type(callback).on_update is not Callback.on_update for callback in self.callbacks)
+        if self.config.home == "local":
+            self.learner.on_update = self._updated if asked else None
+        elif asked:
+            raise SettingsError("on_update sees the updates of one process: use home='local', or on_rollout")
         if self._crew is None:
             self._crew = self._make_crew()
 
@@ -111,6 +131,7 @@ class Training:
     def set_config(self, config: Config) -> None:
         """Another number of steps for the same run."""
         self.config = self.agent.config = config
+        self._extended = True
 
     @classmethod
     def resume(
@@ -127,6 +148,9 @@ class Training:
         if checkpoint.never_saved(path):
             file = path / "config.json"
             config = config_of(file, {"config": configuration.read_file(file)}, device)
+            rows = column_pairs(path / "progress.csv", "steps", "steps") if (path / "progress.csv").exists() else []
+            if any(steps >= config.steps for steps, _ in rows):
+                raise CheckpointError(f"{path} came to its end, and its checkpoints are gone: nothing to go on from")
             return cls(config, trusted(config, env, file), directory)
         where, state = checkpoint.find(path, warn)
         return cls.take_up(where, state, env, directory, device)
@@ -148,11 +172,6 @@ class Training:
 
     def run(self, shown: bool = False) -> None:
         """Trains until `config.steps`, or until asked to stop; saves at the end, however it comes."""
-        asked = any(type(callback).on_update is not Callback.on_update for callback in self.callbacks)
-        if self.config.home == "local":
-            self.learner.on_update = self._updated if asked else None
-        elif asked:
-            raise SettingsError("on_update sees the updates of one process: use home='local', or on_rollout")
         while True:
             try:
                 return self._run(shown)
@@ -170,6 +189,8 @@ class Training:
         ) as display:  # fmt: skip
             self._logs = logs
             if self.directory is not None:
+                if self._extended:
+                    checkpoint.replace_text(self.directory / "config.json", configuration.to_json(config))
                 checkpoint.forget_after(self.directory / "checkpoints", self.steps)
             first, checked, last_save = self.steps, self.steps, began
             whole = True  # no iteration is half done
@@ -178,6 +199,8 @@ class Training:
                     self.checkpoint()  # whose parameters can be lost needs one from the beginning
                 crew.start(self._parts)
                 self._parts = []
+                if self._evaluation_due and self._log_evaluation(logs, display):
+                    self.checkpoint(best=True)
                 while self.steps < config.steps and not self.stopping:
                     whole = False
                     reports = crew.wait()
@@ -190,9 +213,8 @@ class Training:
                     if self.steps - self._row_at >= config.log_every:
                         logs.progress(self._row())
                         self._row_at, self._row_seconds = self.steps, self.seconds
-                    best = False
-                    if _due(config.eval_every, self.steps, new):
-                        best = self._log_evaluation(logs, display)
+                    self._evaluation_due = _due(config.eval_every, self.steps, new)
+                    best = self._evaluation_due and self._log_evaluation(logs, display)
                     by_time = config.checkpoint_minutes and now - last_save >= 60 * config.checkpoint_minutes
                     if best or by_time or _due(config.checkpoint_every, self.steps, new):
                         self.checkpoint(best)
@@ -315,6 +337,7 @@ class Training:
             "steps": self.steps,
             "seconds": self.seconds,
             "evaluations": self.evaluations,
+            "evaluation_due": self._evaluation_due,
             "best": self.best if math.isfinite(self.best) else None,
             "skipped_updates": self.home.skipped,
             "rows": self._rows_now(),
@@ -362,6 +385,7 @@ class Training:
             self.home.steps = self._checkpointed = int(state["steps"])
             self.home.skipped = int(state["skipped_updates"])
             self.seconds, self.evaluations = float(state["seconds"]), int(state["evaluations"])
+            self._evaluation_due = bool(state["evaluation_due"])
             self.best = -math.inf if state["best"] is None else float(state["best"])
             self.meter.restore(state["meter"])
             self._rows = {name: int(state["rows"][name]) for name in self._rows}
@@ -411,6 +435,7 @@ class Training:
         except KeyboardInterrupt:  # of the evaluation only: the run itself ends in order
             self.evaluations = before
             return False
+        self._evaluation_due = False
         if final:
             self.evaluations = before
         logs.evaluation(self._evaluation_row(result), final)

@@ -1,5 +1,6 @@
 """Videos and film strips of a policy at play."""
 
+import contextlib
 import itertools
 import os
 import subprocess
@@ -18,7 +19,7 @@ from acer.config import Config, environment_options
 from acer.envs import make_one
 from acer.envs.atari import FRAME_SKIP, AtariBatch, emulators
 from acer.envs.registry import EnvMaker
-from acer.errors import AcerError, EnvironmentFault, SettingsError
+from acer.errors import AcerError, EnvironmentFault, SettingsError, described
 from acer.scores import GAMES
 
 
@@ -39,17 +40,18 @@ def record(
     is_game = isinstance(source, str) and source in GAMES
     stage: Stage = _Game(agent.config) if is_game else _Rendered(make_one(source, render_mode="rgb_array"), agent)
     returns: list[float] = []
+    partial = output.with_name(f".{output.stem}.partial.mp4")
     try:
         frames = _play(agent, stage, episodes, seed, deterministic, returns)
         if output.suffix == ".png":
             _write_strip(frames, output)
         else:
-            partial = output.with_name(f".{output.stem}.partial.mp4")
             _write_video(frames, partial, stage.fps)
             scores = ", ".join(f"{value:,.0f}" for value in returns)
             _entitle(partial, output, f"{agent.config.env}, {agent.config.algo}: {scores}")
     finally:
         stage.close()
+        partial.unlink(missing_ok=True)
     return returns
 
 
@@ -102,17 +104,22 @@ class _Rendered:
         self.fps = env.metadata.get("render_fps") or 30
 
     def reset(self, seed: int) -> tuple[NDArray[Any], list[NDArray[np.uint8]]]:
-        raw, _ = self.env.reset(seed=seed)
-        return self.agent.observation.encode_one(raw), [_render(self.env)]
+        with _by_the_environment("reset"):
+            raw, _ = self.env.reset(seed=seed)
+            return self.agent.observation.encode_one(raw), [self._frame()]
 
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, list[NDArray[np.uint8]]]:
-        raw, reward, terminated, truncated, _ = self.env.step(self.agent.action.decode(action)[0])
-        return (
-            self.agent.observation.encode_one(raw),
-            float(reward),
-            bool(terminated or truncated),
-            [_render(self.env)],
-        )
+        with _by_the_environment("step"):
+            raw, reward, terminated, truncated, _ = self.env.step(self.agent.action.decode(action)[0])
+            x = self.agent.observation.encode_one(raw)
+            return x, float(reward), bool(terminated or truncated), [self._frame()]
+
+    def _frame(self) -> NDArray[np.uint8]:
+        with _by_the_environment("render"):
+            frame = self.env.render()
+        if not isinstance(frame, np.ndarray) or frame.ndim != 3:
+            raise EnvironmentFault("cannot render: the environment has no rgb_array frames")
+        return frame
 
     def close(self) -> None:
         self.env.close()
@@ -183,16 +190,14 @@ def _entitle(partial: Path, output: Path, title: str) -> None:
     )
     if run.returncode:
         raise SettingsError(f"cannot write {output}: {' '.join(run.stderr.split())}")
-    partial.unlink()
 
 
-def _render(env: gym.Env[Any, Any]) -> NDArray[np.uint8]:
+@contextlib.contextmanager
+def _by_the_environment(doing: str) -> Iterator[None]:
+    """Whatever an environment raises, in one line."""
     try:
-        frame = env.render()
+        yield
     except AcerError:
         raise
     except Exception as error:
-        raise EnvironmentFault(f"cannot render: {type(error).__name__}: {' '.join(str(error).split())}") from error
-    if not isinstance(frame, np.ndarray) or frame.ndim != 3:
-        raise EnvironmentFault("cannot render: the environment has no rgb_array frames")
-    return frame
+        raise EnvironmentFault(f"cannot {doing}: {described(error)}") from error

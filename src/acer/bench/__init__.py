@@ -1,6 +1,6 @@
 """Benchmarks: this package beside its peers and beside the bare cost of the same work, in one run on one machine.
 
-Machines are noisy, so what counts are ratios: contenders take turns, and each is given as the median of its turns.
+Machines are noisy, so what counts are ratios: contenders take turns, and a ratio is the median of those within a turn.
 """
 
 from acer.bench.atari import atari

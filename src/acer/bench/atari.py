@@ -6,8 +6,9 @@ from typing import Any
 import torch
 
 from acer.bench.contenders import PFRL, costs, pfrl, roofline, train
-from acer.bench.measure import alternate, medians, peer_python, report
+from acer.bench.measure import alternate, peer_python, ratio, report
 from acer.config import Config, defaults
+from acer.machine import cores
 from acer.networks import bfloat16_pays
 
 
@@ -33,11 +34,10 @@ def atari(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]
     if peers:
         python = peer_python("pfrl", PFRL, say)
         # It replays only finished episodes: measured after the first of each process.
-        contenders["pfrl"] = lambda: pfrl(python, config, 3_000, 1_000, replay_start=100)
+        contenders["pfrl"] = lambda: pfrl(python, config, 1_500 * cores(), 500 * cores(), replay_start=100)
     results = alternate(contenders, turns, say)
-    middle = medians(results)
     return report("atari", config, results, ["pfrl"], suffix=f" {native}") | {
         "precision": native,
-        "roofline_fractions": {p: middle[f"acer {p}"] / middle[f"roofline {p}"] for p in ("float32", "bfloat16")},
+        "roofline_fractions": {p: ratio(results, f"acer {p}", f"roofline {p}") for p in ("float32", "bfloat16")},
         "roofline_parts": costs(config, 4),
     }

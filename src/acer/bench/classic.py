@@ -6,6 +6,7 @@ from typing import Any
 from acer.bench.contenders import PFRL, pfrl, roofline, train
 from acer.bench.measure import alternate, peer_python, report
 from acer.config import defaults
+from acer.machine import cores
 
 
 def classic(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]:
@@ -18,5 +19,5 @@ def classic(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, An
     if peers:
         python = peer_python("pfrl", PFRL, say)
         # Past its first finished episodes, or its replay ratio would be 0.
-        contenders["pfrl"] = lambda: pfrl(python, config, 1_500, 3_000, replay_start=500)
+        contenders["pfrl"] = lambda: pfrl(python, config, 750 * cores(), 1_500 * cores(), replay_start=500)
     return report("classic", config, alternate(contenders, turns, say), ["pfrl"])

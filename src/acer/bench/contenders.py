@@ -1,5 +1,6 @@
 """What `acer bench` compares: this package, the bare cost of the same work, and PFRL's ACER."""
 
+import itertools
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from acer import optimizer
 from acer.bench.measure import peer_speed, seconds
-from acer.config import Config, environment_options
+from acer.config import Config, environment_options, threads_of
 from acer.envs import make_batch
 from acer.machine import cores
 from acer.training import Training
@@ -47,14 +48,17 @@ def costs(config: Config, iterations: int) -> dict[str, float]:
     """
     training = Training(config)
     agent = training.agent
-    env = make_batch(config.env, config.environments, **environment_options(config))
+    env = make_batch(config.env, config.environments, threads=threads_of(config), **environment_options(config))
     count, length = config.trajectories_per_update, config.trajectory_length
     shape = (length + 1, config.environments, *agent.observation.shape)
     pixels = agent.observation.dtype == np.uint8
     whole = torch.randint(0, 256, shape, dtype=torch.uint8) if pixels else torch.randn(shape)
     observations = whole[:, :count]
     continuous = agent.action.continuous
-    actions = agent.action.decode(np.zeros((env.count, agent.action.size) if continuous else env.count, np.int64))
+    rng, shape = np.random.default_rng(0), (length, env.count)
+    size = agent.action.size
+    drawn = rng.uniform(-1, 1, (*shape, size)) if continuous else rng.integers(size, size=shape)
+    actions = itertools.cycle([agent.action.decode(one) for one in drawn])
     samples = torch.randn(2 + config.sdn_samples, length, count, agent.action.size)  # a, a', u_1 … u_n
     env.reset(list(range(env.count)))
 
@@ -86,7 +90,7 @@ def costs(config: Config, iterations: int) -> dict[str, float]:
         seconds(work, 2)  # the first calls choose kernels and take memory
     found = {
         "acting": length * seconds(act, iterations * length),
-        "environments": length * seconds(lambda: env.env.step(actions), iterations * length),
+        "environments": length * seconds(lambda: env.env.step(next(actions)), iterations * length),
         "learning": updates * seconds(learn, int(iterations * updates)),
         "optimiser": updates * seconds(step, int(iterations * updates)),
     }

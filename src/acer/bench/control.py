@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from acer.bench.contenders import costs, roofline, train
-from acer.bench.measure import alternate, medians, peer_speed, report
+from acer.bench.contenders import costs, train
+from acer.bench.measure import alternate, medians, peer_speed, ratio, report
 from acer.config import Config, defaults
 from acer.envs.control import TASKS, ControlVectorEnv
 from acer.errors import AcerError
 from acer.machine import cores
 
-ENVIRONMENTS, STEPS = 16, 300
+ENVIRONMENTS, STEPS = 16, 1_000
 
 
 def control(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def control(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, An
     config = defaults("cheetah", continuous=True, preset="control")
     contenders: dict[str, Callable[[], float]] = {
         "acer": lambda: train(config, 6_400, 32_000),
-        "roofline": lambda: roofline(config, 10),
+        "roofline": lambda: config.environments * config.trajectory_length / sum(_parts(config).values()),
     }
     for name in TASKS:
         for where, threads in (("", cores()), (" on one core", 1)):
@@ -40,15 +40,19 @@ def control(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, An
     results = alternate(contenders, turns, say)
     middle = medians(results)
     return report("control", config, results, ["sb3 sac", "sb3 ppo"]) | {
-        "roofline_parts": costs(config, 10),
+        "roofline_parts": _parts(config),
         "stepping": {name: middle[f"stepping {name}"] for name in TASKS},
-        "stepping_fraction": _fractions(middle, ""),
-        "stepping_fraction_on_one_core": _fractions(middle, " on one core"),
+        "stepping_fraction": {name: ratio(results, f"stepping {name}", f"bare {name}") for name in TASKS},
+        "stepping_fraction_on_one_core": {
+            name: ratio(results, f"stepping {name} on one core", f"bare {name} on one core") for name in TASKS
+        },
     }
 
 
-def _fractions(middle: dict[str, float], where: str) -> dict[str, float]:
-    return {name: middle[f"stepping {name}{where}"] / middle[f"bare {name}{where}"] for name in TASKS}
+def _parts(config: Config) -> dict[str, float]:
+    """Seconds of the bare work of one iteration: bare network passes and bare stepping."""
+    steps = config.environments * config.trajectory_length
+    return costs(config, 10) | {"environments": steps / bare(config.env, cores())}
 
 
 def stepping(name: str, threads: int) -> float:
@@ -67,28 +71,46 @@ def stepping(name: str, threads: int) -> float:
 
 
 def bare(name: str, processes: int) -> float:
-    """Environment steps per second of `mj_step` and a final `mj_forward` alone, in as many processes."""
-    with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
-        return sum(pool.map(_bare, [name] * processes, [ENVIRONMENTS // processes] * processes, range(processes)))
+    """Environment steps per second of `mj_step` and a final `mj_forward` alone, in processes that begin together."""
+    shares = [len(part) for part in np.array_split(range(ENVIRONMENTS), processes) if len(part)]
+    context = get_context("forkserver")
+    ready = context.Barrier(len(shares))
+    with ProcessPoolExecutor(len(shares), context, initializer=_meet_at, initargs=(ready,)) as pool:
+        return sum(pool.map(_bare, [name] * len(shares), shares, range(len(shares))))
+
+
+_ready: Any = None
+
+
+def _meet_at(barrier: Any) -> None:
+    global _ready
+    _ready = barrier
 
 
 def _bare(name: str, count: int, part: int) -> float:
+    """The same bodies under the same kind of controls; who falls is put where an episode of the task begins."""
     import mujoco
 
-    env = ControlVectorEnv(name, max(1, count))
+    env = ControlVectorEnv(name, count)
     env.reset(seed=part)
-    model, substeps = env.physics.model, env.physics.substeps
-    bodies = [mujoco.MjData(model) for _ in range(env.num_envs)]
-    actions = np.random.default_rng(part).uniform(-1, 1, (STEPS, env.num_envs, env.task.action))
-    for body, qpos, qvel in zip(bodies, env.physics.qpos, env.physics.qvel, strict=True):
-        body.qpos[:], body.qvel[:] = qpos, qvel
-    began = time.perf_counter()
+    physics, actions = env.physics, np.random.default_rng(part).uniform(-1, 1, (STEPS, count, env.task.action))
+    model, substeps = physics.model, physics.substeps
+    bodies = [mujoco.MjData(model) for _ in range(count)]
+    plan = []  # controls, and where bodies begin anew instead
     for action in actions:
+        begun = np.flatnonzero(env.steps == 0)
+        plan.append((action, list(zip(begun, physics.qpos[begun], physics.qvel[begun], strict=True))))
+        env.step(action)
+    _ready.wait()
+    began = time.perf_counter()
+    for action, starts in plan:
+        for i, qpos, qvel in starts:
+            bodies[i].qpos[:], bodies[i].qvel[:] = qpos, qvel
         for body, control in zip(bodies, action, strict=True):
             body.ctrl[:] = control
             mujoco.mj_step(model, body, substeps)
             mujoco.mj_forward(model, body)
-    return STEPS * len(bodies) / (time.perf_counter() - began)
+    return STEPS * count / (time.perf_counter() - began)
 
 
 def stable_baselines(algorithm: str, config: Config, steps: int) -> float:

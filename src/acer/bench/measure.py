@@ -32,6 +32,11 @@ def medians(results: dict[str, list[float]]) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in results.items()}
 
 
+def ratio(results: dict[str, list[float]], one: str, other: str) -> float:
+    """Median over the turns of how many times as fast `one` was as `other` in the same turn."""
+    return statistics.median(a / b for a, b in zip(results[one], results[other], strict=True))
+
+
 def seconds(work: Callable[[], object], repeats: int) -> float:
     """Seconds that one call of `work` takes."""
     began = time.perf_counter()
@@ -45,13 +50,15 @@ def report(
 ) -> dict[str, Any]:
     """What every benchmark tells: this package and its roofline (the contenders with `suffix`), peers, all turns."""
     middle = medians(results)
-    own, roofline = middle[f"acer{suffix}"], middle[f"roofline{suffix}"]
+    own, roofline = f"acer{suffix}", f"roofline{suffix}"
+    peers = [peer for peer in peers if peer in results]
     return {
         "benchmark": name,
-        "steps_per_second": own,
-        "roofline_steps_per_second": roofline,
-        "roofline_fraction": own / roofline,
-        "peers": {peer: middle[peer] for peer in peers if peer in middle},
+        "steps_per_second": middle[own],
+        "roofline_steps_per_second": middle[roofline],
+        "roofline_fraction": ratio(results, own, roofline),
+        "peers": {peer: middle[peer] for peer in peers},
+        "times_the_peers": {peer: ratio(results, own, peer) for peer in peers},
         "turns": results,
         "cores": cores(),
         "settings": asdict(config),

@@ -24,7 +24,7 @@ class Clock(BaseCallback):
         self.warm_up, self.began, self.at = warm_up, 0.0, 0
 
     def _on_step(self) -> bool:
-        if not self.began and self.num_timesteps >= self.warm_up:
+        if not self.began and self.num_timesteps > self.warm_up:  # PPO has learnt from its first rollout then
             self.began, self.at = time.perf_counter(), self.num_timesteps
         return True
 

@@ -54,9 +54,14 @@ class EnvBatch:
         """In-process, or one worker process each: worth it when one step takes longer than a message (about 50 µs)."""
         makers = [partial(_replayable, maker, index) for index, maker in enumerate(makers)]
         if workers:
-            env: gym.vector.VectorEnv[Any, Any, Any] = AsyncVectorEnv(
-                makers, context="forkserver", autoreset_mode=AutoresetMode.NEXT_STEP
-            )
+            try:
+                env: gym.vector.VectorEnv[Any, Any, Any] = AsyncVectorEnv(
+                    makers, context="forkserver", autoreset_mode=AutoresetMode.NEXT_STEP
+                )
+            except (EOFError, OSError) as error:
+                raise EnvironmentFault(
+                    f"{name}: a worker died while it made its environment ({described(error)})"
+                ) from error
         else:
             env = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
         return cls(env, name)

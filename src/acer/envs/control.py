@@ -152,7 +152,7 @@ class Cheetah(Task):
 class Fish(Task):
     """Swim to a target: r = −d − 0.1 (1 − cos to the vertical) / 2 − 0.01 ‖a‖², d from mouth to target.
 
-    The fish begins level at the origin, facing any direction, its joints within 0.2 rad of rest; the target is uniform
+    The fish begins level at the middle, facing any direction, its joints within 0.2 rad of rest; the target is uniform
     in a box of 0.8 × 0.8 m, 0.1 to 0.3 m high.
     """
 

@@ -101,7 +101,7 @@ class Physics:
         self._chunk = -(-self.count // threads)
 
     def _seconds(self) -> float:
-        """What a step takes, from the model's own pose; leaves no trace."""
+        """What a step takes, from the model's own pose."""
         self.place(np.arange(self.count), np.tile(self.model.qpos0, (self.count, 1)), np.zeros_like(self.qvel))
         took = []
         for _ in range(7):

@@ -84,7 +84,7 @@ def make_batch(env: str | EnvMaker, count: int, workers: bool = False, threads: 
     """A batch of `count` environments; games and control tasks step in `threads` threads, 0 for one on each core;
     `options` are those of Atari games.
 
-    One is made here first, so that a bad name fails with its own message.
+    With workers, one is made here first, so that a bad name fails with its own message.
     """
     if isinstance(env, str) and env in GAMES:
         return AtariBatch(env, count, threads=threads, **options)

@@ -170,12 +170,20 @@ def _flatten(space: gym.Space[Any], raw: Any, count: int) -> NDArray[Any]:
     if isinstance(space, spaces.Tuple):
         return np.concatenate([_flatten(part, raw[i], count) for i, part in enumerate(space.spaces)], axis=1)
     if isinstance(space, spaces.Discrete):
-        return np.eye(int(space.n), dtype=np.float32)[np.asarray(raw, dtype=np.int64).reshape(count) - int(space.start)]
+        return _one_hot(space, np.asarray(raw, dtype=np.int64).reshape(count) - int(space.start), int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
         values = np.asarray(raw, dtype=np.int64).reshape(count, -1) - space.start.reshape(-1)
-        parts = [np.eye(int(n), dtype=np.float32)[values[:, i]] for i, n in enumerate(space.nvec.reshape(-1))]
+        parts = [_one_hot(space, values[:, i], int(n)) for i, n in enumerate(space.nvec.reshape(-1))]
         return np.concatenate(parts, axis=1)
     return _checked(space, raw, count).reshape(count, -1)
+
+
+def _one_hot(space: gym.Space[Any], values: NDArray[np.int64], n: int) -> NDArray[np.float32]:
+    if ((values < 0) | (values >= n)).any():
+        raise EnvironmentFault(f"an observation that is not in the space that the environment declares, {space}")
+    encoded = np.zeros((len(values), n), np.float32)
+    encoded[np.arange(len(values)), values] = 1
+    return encoded
 
 
 def _checked(space: gym.Space[Any], raw: Any, count: int) -> NDArray[Any]:

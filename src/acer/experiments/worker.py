@@ -54,10 +54,12 @@ def train(job: Job, directory: Path, say: Say) -> bool:
 
 
 def take_up(job: Job, directory: Path) -> Training:
-    """The run as its last checkpoint left it, or from the beginning if what is there is of no use."""
-    if (directory / "checkpoints" / checkpoint.LATEST).exists():
-        with contextlib.suppress(CheckpointError):
+    """The run as its last checkpoint left it, or from the beginning if it has none."""
+    if (directory / "config.json").exists() and not checkpoint.never_saved(directory):
+        try:
             return Training.resume(directory, job.config.env, directory)
+        except CheckpointError as error:
+            raise CheckpointError(f"{error}; to begin this run again, remove {directory}") from None
     shutil.rmtree(directory, ignore_errors=True)
     training = Training(job.config, directory=directory)
     claim(directory, training.config)
