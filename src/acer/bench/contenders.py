@@ -55,9 +55,9 @@ def costs(config: Config, iterations: int) -> dict[str, float]:
     whole = torch.randint(0, 256, shape, dtype=torch.uint8) if pixels else torch.randn(shape)
     observations = whole[:, :count]
     continuous = agent.action.continuous
-    rng, shape = np.random.default_rng(0), (length, env.count)
-    size = agent.action.size
-    drawn = rng.uniform(-1, 1, (*shape, size)) if continuous else rng.integers(size, size=shape)
+    rng, size = np.random.default_rng(0), agent.action.size
+    steps = (length, env.count)
+    drawn = rng.uniform(-1, 1, (*steps, size)) if continuous else rng.integers(size, size=steps)
     actions = itertools.cycle([agent.action.decode(one) for one in drawn])
     samples = torch.randn(2 + config.sdn_samples, length, count, agent.action.size)  # a, a', u_1 … u_n
     env.reset(list(range(env.count)))
