@@ -55,15 +55,19 @@ def recursion(
     v_next = torch.where(goes_on, v[1:], values[1:-1])
     last = rewards[-1] + discounts[-1] * values[-1]
     outs = torch.cat((rewards[:-1] + discounts[:-1] * (v_next - c_next * q[1:]), last.unsqueeze(0)))
+    return accumulate(outs, discounts[:-1] * c_next, limit)
 
-    outs, factors = outs.cpu(), (discounts[:-1] * c_next).cpu().numpy()
+
+def accumulate(terms: Tensor, factors: Tensor, limit: float | None = None) -> Tensor:
+    """out_t = term_t + factor_t out_{t+1} from the last term backwards, in place where the terms are on the CPU."""
+    outs, multipliers = terms.cpu(), factors.cpu().numpy()
     out = outs.numpy()  # whose small steps cost less than torch's
     with np.errstate(all="ignore"):  # what is not finite is the update's to refuse
-        for t in reversed(range(len(factors))):
-            out[t] += factors[t] * out[t + 1]
+        for t in reversed(range(len(multipliers))):
+            out[t] += multipliers[t] * out[t + 1]
             if limit is not None:
                 out[t] = np.clip(out[t], -limit, limit)
-    return outs.to(rewards.device)
+    return outs.to(terms.device)
 
 
 def retrace(rewards: Tensor, discounts: Tensor, live: Tensor, values: Tensor, q: Tensor, trace: Tensor) -> Tensor:
@@ -106,9 +110,4 @@ def degris(
 def truncated_product(log_rho: Tensor, discounts: Tensor, live: Tensor, bound: float = 5.0) -> Tensor:
     """min{5, Π_{i≥t} ρ_i} over the steps whose rewards R_t counts, to the end of its return (Appendix E.2)."""
     reaches = live[1:] & (discounts[:-1] > 0)
-    total = log_rho[-1]
-    totals = [total]
-    for log, goes_on in zip(reversed(log_rho[:-1].unbind()), reversed(reaches.unbind()), strict=True):
-        total = log + torch.where(goes_on, total, 0.0)
-        totals.append(total)
-    return torch.stack(totals[::-1]).exp().clamp(max=bound)
+    return accumulate(torch.where(live, log_rho, 0.0), reaches.to(log_rho.dtype)).exp().clamp(max=bound)
