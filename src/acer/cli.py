@@ -360,7 +360,7 @@ def bench(
 
     Args:
         name: What to measure: training at replay ratio 4 on CartPole-v1, on Pong or on cheetah.
-        turns: How often each contender is measured; the median counts.
+        turns: How often each contender is measured; speeds are medians, ratios medians of those within a turn.
         peers: Measure peers too: PFRL in a virtual environment of its own in the user's cache, Stable-Baselines3 from
             this one.
         output: Write the result to this JSON file as well.
@@ -382,7 +382,7 @@ def bench(
         return 0
     print(f"acer {result['steps_per_second']:,.0f} steps/s, {result['roofline_fraction']:.2f} of the roofline")
     for peer, speed in result["peers"].items():
-        print(f"{peer} {speed:,.0f} steps/s; acer is {result['steps_per_second'] / speed:.1f} times as fast")
+        print(f"{peer} {speed:,.0f} steps/s; acer is {result['times_the_peers'][peer]:.1f} times as fast")
     return 0
 
 

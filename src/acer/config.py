@@ -77,7 +77,7 @@ class Config:
     replay_ratio: float = 4.0
     """Mean of the Poisson number of replays after each new trajectory (0, 1, 4 or 8, Section 4; about 4, Section 6)."""
     replay_capacity: int = 50_000
-    """Frames that each environment's replay memory holds (50,000 on Atari, Section 4; 5,000 in control, Section 6)."""
+    """Steps that each environment's replay memory holds (50,000 on Atari, Section 4; 5,000 in control, Section 6)."""
     replay_start: int = 1_000
     """Steps stored, over all environments, before replay begins (ours)."""
 
@@ -148,13 +148,13 @@ class Config:
     """Clip the rewards that the learner sees to [-1, 1], as on Atari (Mnih et al. 2015)."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Arithmetic of the convolutional torso: bfloat16 where the CPU is made for it, else float32; all else is float32
-    (ours)."""
+    """Arithmetic of the convolutional torso; auto tries both when a run begins and takes bfloat16 if it is clearly
+    faster. All else is float32 (ours)."""
     device: str = "cpu"
     """Where the networks run (CPUs, Section 4, are what acer is tuned for)."""
     threads: int = 0
     """Threads of each actor-learner, for its network and for its emulators or physics; 0 takes its share of the cores,
-    and 1 for a small network (ours)."""
+    or 1 without convolutions (ours)."""
     log_every: int = 2_000
     """Steps between rows of progress.csv (ours)."""
     eval_every: int = 0
@@ -168,13 +168,13 @@ class Config:
     checkpoint_minutes: float = 5.0
     """Minutes between checkpoints, 0 for none by time (ours)."""
     keep_checkpoints: int = 2
-    """Checkpoints kept in the run's directory, beside the best by evaluation (ours)."""
+    """Checkpoints kept in the run's directory, beside the best by evaluation if there is --eval-every (ours)."""
     step_limit: float = 300.0
     """Seconds after which a step or reset of the environments counts as hung, 0 for no limit (ours)."""
     most_skipped: int = 20
-    """Updates in a row whose gradient is not finite after which the run stops (ours)."""
+    """The run stops after this many updates in a row whose gradient is not finite (ours)."""
     most_deaths: int = 5
-    """Deaths of one actor-learner in a row, without a trajectory between, after which the run stops (ours)."""
+    """The run stops after this many deaths of one actor-learner in a row, without a trajectory between (ours)."""
     ray_address: str = ""
     """Ray cluster to run on, as host:port, or auto for this machine's; without it one is started here (ours)."""
     cpus_per_actor: float = 1.0

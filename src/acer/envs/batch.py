@@ -51,7 +51,7 @@ class EnvBatch:
 
     @classmethod
     def of(cls, makers: list[Callable[[], gym.Env[Any, Any]]], name: str, workers: bool) -> "EnvBatch":
-        """In-process, or one worker process each: worth it when one step takes longer than a message (about 50 µs)."""
+        """In-process, or one worker process each: worth it when one step takes longer than a message (about 0.1 ms)."""
         makers = [partial(_replayable, maker, index) for index, maker in enumerate(makers)]
         if workers:
             try:
