@@ -69,6 +69,18 @@ def test_settings_are_drawn_from_the_papers_ranges_and_are_the_same_everywhere()
     assert {job.name for job in few} < {job.name for job in many}
 
 
+def test_few_settings_cover_the_ranges():
+    """A third of the range at most lies between neighbours, or beyond the last, of the six settings of `small`."""
+    drawn = [draw(i) for i in range(6)]
+    low, high = np.log10(plans.LEARNING_RATES)
+    for values, (least, most) in (
+        (np.log10([s.learning_rate for s in drawn]), (low, high)),
+        (np.array([s.delta for s in drawn]), plans.DELTAS),
+    ):
+        gaps = np.diff([least, *np.sort(values), most]) / (most - least)
+        assert gaps.max() < 1 / 3
+
+
 def test_every_setting_and_seed_has_a_random_stream_of_its_own():
     planned = plans.jobs("control", "small", Narrowing(seeds=(0, 1, 2)))
     streams = {(job.setting, job.seed): job.config.seed for job in planned}
@@ -145,6 +157,8 @@ MISTAKES = [
     (["atari", "--games", "pog"], "did you mean pong"),
     (["atari", "--methods", "acer"], "did you mean acer-"),
     (["ablation", "--tasks", "cheetah"], "there are fish, walker, humanoid"),
+    (["control", "--draw", "--jobs", "2"], "--draw runs nothing: leave out --jobs"),
+    (["theory", "--draw"], "--draw has no meaning here"),
     (["control", "--methods", "acer", "acer"], "--methods has something twice: acer acer"),
     (["control", "--settings", "x"], "--settings takes whole numbers and ranges, for example 0 2 5-7, not 'x'"),
     (["control", "--settings", "3-1"], "--settings takes numbers from 0 to 999"),
@@ -246,6 +260,36 @@ def test_the_table_has_the_papers_statistic_and_the_interquartile_mean():
     assert list(training) == summaries.CONTROL_TABLE
     nothing = summaries.control_table(planned, [])
     assert nothing[0]["failed"] == 6 and "iqm" not in nothing[0]
+
+
+def test_one_best_setting_has_the_middle_half_of_all_around_it():
+    of = summaries.over_settings([a_run(float(r), i) for i, r in enumerate([1, 2, 4, 8, 16])])
+    curve = summaries.best_curve(of, 5)
+    assert (curve.y[-1], curve.low[-1], curve.beside[-1], curve.high[-1]) == (16, 2, 4, 8)
+
+
+def test_methods_are_compared_where_all_of_them_have_been_run():
+    planned = plans.jobs(
+        "control", "small", Narrowing(tasks=("fish", "walker"), methods=("acer", "tis"), settings=(0, 1))
+    )
+    present = {job.name for job in planned} - {"fish-tis-1-0"}
+    shown = plans.comparable(planned, present)
+    assert {job.name for job in planned} - {job.name for job in shown} == {"fish-tis-1-0", "fish-acer-1-0"}
+
+
+def test_a_run_is_known_again_by_what_was_learnt_in_it(tmp_path):
+    (job,) = plans.jobs("control", "small", Narrowing(tasks=("fish",), methods=("acer",), settings=(0,)))
+    file, settings = tmp_path / "config.json", json.loads(configuration.to_json(job.config))
+
+    def known(**changes):
+        file.write_text(json.dumps({name: of for name, of in (settings | changes).items() if of is not None}))
+        return runs.same(file, job.config)
+
+    assert known() and known(precision="float32")
+    assert known(threads=2, keep_checkpoints=5, checkpoint_minutes=1.0)  # how, not what
+    assert known(life_loss=None, setting_of_another_time=1)  # made before one setting, and after another
+    assert not known(delta=2.0) and not known(steps=400_000) and not known(reward_scale=1.0)
+    assert runs.same(tmp_path / "nothing.json", job.config)
 
 
 def test_runs_without_a_finished_episode_are_no_curve():
@@ -428,6 +472,15 @@ def test_killed_in_the_middle_and_started_again_it_ends_with_the_same_files(call
     before = {path: path.stat().st_mtime_ns for path in (parts / "runs").rglob("*")}
     assert call(*TINY, "--out", parts)[0] == 0
     assert {path: path.stat().st_mtime_ns for path in (parts / "runs").rglob("*")} == before
+
+    files = [path.read_bytes() for path in sorted(parts.glob("control.*"))]
+    code, out, err = call(*TINY[:-2], "--settings", "0-2", "--draw", "--out", parts)  # of three settings two are there
+    assert code == 0 and "2 of 3 runs" in (parts / "control.svg").read_text(), err
+    assert not (parts / "runs" / "fish-acer-2-0").exists()
+    assert call(*TINY[:-2], "--draw", "--out", parts)[0] == 0
+    assert [path.read_bytes() for path in sorted(parts.glob("control.*"))] == files
+    code, _, err = call(*TINY[:-2], "--settings", "7", "--draw", "--out", parts)
+    assert code == 2 and "nothing to draw in parts yet" in err
 
     code, _, err = call(*TINY[:-4], "--steps", "4000", "--out", parts)
     assert code == 2

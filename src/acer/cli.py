@@ -271,6 +271,7 @@ def experiment(
     jobs: int = 0,
     threads: int = 1,
     ray_address: str | None = None,
+    draw: bool = False,
 ) -> int:
     """Run one of the paper's experiments and draw its figure; started again, only what is missing runs.
 
@@ -288,6 +289,7 @@ def experiment(
         jobs: Runs at once; 0 for as many as the cores have room for.
         threads: Threads of each run.
         ray_address: Run on the Ray cluster at this address instead of here.
+        draw: Run nothing: draw what has been run, those settings with which every method of a task has been.
     """
     from acer.experiments.experiment import run, run_theory
     from acer.experiments.jobs import here, on_ray
@@ -298,16 +300,19 @@ def experiment(
     narrowing = Narrowing(tasks, games, methods, numbers("--settings", settings), numbers("--seeds", seeds), steps)
     out = out or Path("runs") / "experiments" / scale
     if name == "theory":
-        for flag, given in (("--jobs", jobs), ("--threads", threads != 1), ("--ray-address", ray_address)):
+        for flag, given in (("--jobs", jobs), ("--threads", threads != 1), ("--ray-address", ray_address),
+                            ("--draw", draw)):  # fmt: skip
             if given:
                 raise SettingsError(f"{flag} has no meaning here: the theory has no runs; leave it out")
         result = run_theory(scale, narrowing, out, _say)
     else:
         if ray_address and jobs:
             raise SettingsError("--jobs is for runs on this machine; a Ray cluster starts what it has room for")
+        if draw and (ray_address or jobs):
+            raise SettingsError("--draw runs nothing: leave out --jobs and --ray-address")
         runner = on_ray(ray_address) if ray_address else here(jobs or max(1, cores() // threads))
         try:
-            result = run(name, scale, narrowing, out, threads, runner, _say)
+            result = run(name, scale, narrowing, out, threads, None if draw else runner, _say)
         except KeyboardInterrupt:
             kept = "finished runs are kept" if ray_address else "the runs are saved"
             _say(f"Stopped; {kept}. To go on, give the same command again")

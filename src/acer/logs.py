@@ -1,15 +1,17 @@
 """What a run writes down: rows of CSV files and TensorBoard events."""
 
+import contextlib
 import csv
 import math
 import os
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from acer.actor_learner import Report, Summary
+from acer.display import warn
 from acer.errors import CheckpointError
 
 
@@ -150,3 +152,50 @@ class TensorBoard:
 
     def close(self) -> None:
         self.writer.close()
+
+
+class Logs:
+    """A run's files, if it has a directory. A disk that is full costs rows, not the run."""
+
+    def __init__(self, directory: Path | None, rows: dict[str, int], steps: int) -> None:
+        """rows: how many of each file belong to the run so far; the others give way. steps: where it stands."""
+        self._rows = rows
+        self._tables: dict[str, Table] = {}
+        if directory is not None:
+            columns = {"progress": PROGRESS, "episodes": EPISODES, "eval": EVALUATIONS}
+            self._tables = {name: Table(directory / f"{name}.csv", of, rows[name]) for name, of in columns.items()}
+            self._board = TensorBoard(directory / "tensorboard", steps)
+
+    def rows(self) -> dict[str, int]:
+        """Rows of each file that belong to the run whether it goes on or not."""
+        return {name: table.rows for name, table in self._tables.items()} or self._rows
+
+    def progress(self, row: dict[str, Any], final: bool = False) -> None:
+        self._add("progress", "train", [row], final)
+
+    def episodes(self, steps: int, finished: list[tuple[float, int]]) -> None:
+        if finished:
+            self._add("episodes", "", [{"steps": steps, "return": r, "length": n} for r, n in finished])
+
+    def evaluation(self, row: dict[str, Any], final: bool = False) -> None:
+        self._add("eval", "eval", [row], final)
+
+    def _add(self, name: str, group: str, rows: list[dict[str, Any]], final: bool = False) -> None:
+        if not self._tables:
+            return
+        table = self._tables[name]
+        try:
+            table.add(*rows)
+            table.rows -= len(rows) * final
+            if group:
+                self._board.add(group, rows[0])
+        except OSError as error:
+            warn(f"cannot write {table.path}: {error.strerror}; the run goes on")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._tables:
+            with contextlib.suppress(OSError):
+                self._board.close()

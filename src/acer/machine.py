@@ -1,16 +1,29 @@
-"""What this process may use of its machine."""
+"""What this process may use of its machine, and what is installed on it."""
 
 import contextlib
 import ctypes
+import functools
 import os
+import platform
 import signal
 from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
 
 
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Of what decides a run's numbers."""
+    found = {"python": platform.python_version()}
+    for name in ("acer", "torch", "numpy", "gymnasium", "mujoco", "ale-py"):
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def free_memory() -> int:

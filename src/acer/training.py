@@ -5,12 +5,10 @@ import dataclasses
 import json
 import math
 import os
-import platform
 import signal
 import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -39,8 +37,8 @@ from acer.errors import (
     in_one_line,
 )
 from acer.evaluation import Evaluation, evaluate
-from acer.logs import EPISODES, EVALUATIONS, PROGRESS, Meter, Table, TensorBoard, column_pairs
-from acer.machine import keep_memory, lock, signals_go_to
+from acer.logs import Logs, Meter, column_pairs
+from acer.machine import keep_memory, lock, signals_go_to, versions
 from acer.networks import Network, bfloat16_pays
 from acer.parameters import Local, views
 
@@ -84,7 +82,7 @@ class Training:
         self._checkpointed = 0
         self._row_at, self._row_seconds = 0, 0.0  # steps and seconds at the last row of progress.csv
         self._rows = {"progress": 0, "episodes": 0, "eval": 0}  # of each CSV file
-        self._logs: _Logs | None = None
+        self._logs: Logs | None = None
         self._saver: checkpoint.Saver | None = None
         self._crew: Crew | None = None  # while the run goes on
         self._went_back = False  # to a checkpoint, after the parameters were lost elsewhere
@@ -184,10 +182,9 @@ class Training:
         crew = self._crew
         assert crew is not None
         began, before = time.perf_counter(), self.seconds
-        with _alone_in(self.directory), _Logs(self) as logs, _stop_on_signals(self), Display(
+        with _alone_in(self.directory), self._writing() as logs, _stop_on_signals(self), Display(
             config.env, config.steps, self.steps, shown
         ) as display:  # fmt: skip
-            self._logs = logs
             if self.directory is not None:
                 if self._extended:
                     checkpoint.replace_text(self.directory / "config.json", configuration.to_json(config))
@@ -256,13 +253,23 @@ class Training:
                 raise CheckpointError(f"the last checkpoint could not be written; the run is in {self.directory} as it "
                                       "was before: make room and resume it")  # fmt: skip
 
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[Logs]:
+        """The run's files, to which it adds; how many rows are its own is known afterwards, too."""
+        with Logs(self.directory, self._rows, self.steps) as logs:
+            self._logs = logs
+            try:
+                yield logs
+            finally:
+                self._rows, self._logs = logs.rows(), None
+
     def _fetch(self) -> None:
         """Brings the parameters from their home, if that is elsewhere."""
         if self._crew is not None:
             self._crew.fetch()
             self.agent.use_moments()
 
-    def _take(self, reports: list[Report], logs: "_Logs") -> None:
+    def _take(self, reports: list[Report], logs: Logs) -> None:
         """Takes down what actor-learners report."""
         for report in reports:
             self.meter.add(report)
@@ -344,9 +351,8 @@ class Training:
             "row_at": self._row_at,
             "row_seconds": self._row_seconds,
             "meter": self.meter.state(),
-            "versions": {"acer": version("acer"), "torch": torch.__version__, "numpy": np.__version__,
-                         "gymnasium": version("gymnasium"), "python": platform.python_version()},
-        }  # fmt: skip
+            "versions": versions(),
+        }
 
     def _rows_now(self) -> dict[str, int]:
         return self._logs.rows() if self._logs else self._rows
@@ -427,7 +433,7 @@ class Training:
             "length_mean": float(np.mean(result.lengths)), "policy": "mode" if result.deterministic else "sampled",
         }  # fmt: skip
 
-    def _log_evaluation(self, logs: "_Logs", display: Display, final: bool = False) -> bool:
+    def _log_evaluation(self, logs: Logs, display: Display, final: bool = False) -> bool:
         """Whether it is the best so far."""
         before = self.evaluations
         try:
@@ -538,55 +544,6 @@ def _alone_in(directory: Path | None) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-class _Logs:
-    """The run's files, if it has a directory. A disk that is full costs rows, not the run."""
-
-    def __init__(self, training: Training) -> None:
-        self._training = training
-        self._tables: dict[str, Table] = {}
-
-    def __enter__(self) -> Self:
-        directory, rows = self._training.directory, self._training._rows
-        if directory is not None:
-            columns = {"progress": PROGRESS, "episodes": EPISODES, "eval": EVALUATIONS}
-            self._tables = {name: Table(directory / f"{name}.csv", of, rows[name]) for name, of in columns.items()}
-            self._board = TensorBoard(directory / "tensorboard", self._training.steps)
-        return self
-
-    def rows(self) -> dict[str, int]:
-        """Rows of each file that belong to the run whether it goes on or not."""
-        return {name: table.rows for name, table in self._tables.items()} or self._training._rows
-
-    def progress(self, row: dict[str, Any], final: bool = False) -> None:
-        self._add("progress", "train", [row], final)
-
-    def episodes(self, steps: int, finished: list[tuple[float, int]]) -> None:
-        if finished:
-            self._add("episodes", "", [{"steps": steps, "return": r, "length": n} for r, n in finished])
-
-    def evaluation(self, row: dict[str, Any], final: bool = False) -> None:
-        self._add("eval", "eval", [row], final)
-
-    def _add(self, name: str, group: str, rows: list[dict[str, Any]], final: bool = False) -> None:
-        if not self._tables:
-            return
-        table = self._tables[name]
-        try:
-            table.add(*rows)
-            table.rows -= len(rows) * final
-            if group:
-                self._board.add(group, rows[0])
-        except OSError as error:
-            warn(f"cannot write {table.path}: {error.strerror}; the run goes on")
-
-    def __exit__(self, *_: object) -> None:
-        self._training._rows = self.rows()
-        self._training._logs = None
-        if self._tables:
-            with contextlib.suppress(OSError):
-                self._board.close()
 
 
 def _stop_on_signals(training: Training) -> contextlib.AbstractContextManager[None]:

@@ -29,23 +29,31 @@ def run(
     narrowing: Narrowing,
     out: Path,
     threads: int,
-    runner: jobs.Runner,
+    runner: jobs.Runner | None,
     say: Callable[[str], None],
 ) -> Result:
-    """Does what is missing of an experiment's runs, then draws its figure and writes its table from all of them."""
+    """Does what is missing of an experiment's runs, then draws its figure and writes its table from all of them.
+
+    Without a runner nothing is done: what there is is drawn, as far as methods can be compared.
+    """
     planned = plans.jobs(name, scale, narrowing, threads)
     missing = [job for job in planned if not runs.is_finished(out, job)]
     steps = planned[0].config.steps
     say(f"Experiment {name}, scale {scale}: {_count(planned, 'run')} of {steps:,} steps, "
         f"{len(planned) - len(missing)} of them done, in {out}")  # fmt: skip
-    if missing:
+    if missing and runner is not None:
         spaces_of(missing[0].config.env)  # a simulator that is not installed is told once
         jobs.run(planned, out, runner)
-    found = runs.load(out, planned)
     failures = {job.name: error for job in planned if (error := runs.error_of(out, job))}
+    finished = {run.job.name: run for run in runs.load(out, planned)}
+    shown = plans.comparable(planned, finished.keys() | failures.keys())
+    found = [finished[job.name] for job in shown if job.name in finished]
+    if not found and runner is None:
+        raise SettingsError(f"nothing to draw in {out} yet: no setting has been run with every method; run it first")
     if not found:
         return Result([], failures)
-    return Result(DRAWN[name](planned, found, caption(name, scale, planned, found), out), failures)
+    text = caption(name, scale, shown, len(found), len(planned))
+    return Result(DRAWN[name](shown, found, text, out), failures)
 
 
 def run_theory(scale: Scale, narrowing: Narrowing, out: Path, say: Callable[[str], None]) -> Result:
@@ -62,16 +70,16 @@ def run_theory(scale: Scale, narrowing: Narrowing, out: Path, say: Callable[[str
     return Result([*figures.theory(rows, theory.GAMMA, text, out / "theory"), table], {})
 
 
-def caption(name: str, scale: str, planned: Sequence[Job], found: Sequence[Run]) -> str:
+def caption(name: str, scale: str, shown: Sequence[Job], found: int, planned: int) -> str:
     """The scale, in words that stand on the figure."""
     parts = [f"acer experiment {name}, scale: {scale}"]
     if name == "atari":
-        parts.append(_count({job.config.env for job in planned}, "game"))
+        parts.append(_count({job.config.env for job in shown}, "game"))
     else:
-        parts.append(_count({job.setting for job in planned}, "setting"))
-    parts += [_count({job.seed for job in planned}, "seed"), f"{planned[0].config.steps:,} steps"]
-    if len(found) < len(planned):
-        parts.append(f"{len(found)} of {len(planned)} runs")
+        parts.append(_count({job.setting for job in shown}, "setting"))
+    parts += [_count({job.seed for job in shown}, "seed"), f"{shown[0].config.steps:,} steps"]
+    if found < planned:
+        parts.append(f"{found} of {planned} runs")
     return "; ".join(parts)
 
 
@@ -81,7 +89,8 @@ def _count(values: Collection[Any], what: str) -> str:
 
 def _draw_learning(name: str) -> Callable[[Sequence[Job], Sequence[Run], str, Path], list[Path]]:
     def draw(planned: Sequence[Job], found: Sequence[Run], text: str, out: Path) -> list[Path]:
-        drawn = figures.learning(summaries.best_curves(planned, found), text, out / name)
+        curves, meaning = summaries.best_curves(planned, found), summaries.meaning_of_curves(planned)
+        drawn = figures.learning(curves, f"{meaning}\n{text}", out / name)
         return [*drawn, _write(out / f"{name}.csv", summaries.CONTROL_TABLE, summaries.control_table(planned, found))]
 
     return draw

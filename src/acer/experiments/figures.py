@@ -25,7 +25,7 @@ RATIOS = {"0": "tab:blue", "1": "tab:green", "4": "tab:red", "8": "tab:purple"} 
 
 
 def learning(curves: dict[str, dict[str, Curve]], caption: str, output: Path) -> list[Path]:
-    """A panel for each task: mean and deviation of the best settings of each method, dashed the median of all."""
+    """A panel for each task, with a line, a band and a dashed line for each method."""
     figure, panels = _panels(len(curves))
     methods: dict[str, Any] = {}
     unit, label = _steps(curve.x[-1] for by_method in curves.values() for curve in by_method.values())
@@ -42,8 +42,7 @@ def learning(curves: dict[str, dict[str, Curve]], caption: str, output: Path) ->
     if methods:
         figure.legend(methods.values(), methods, loc="outside upper center", ncols=len(methods), frameon=False,
                       fontsize=9)  # fmt: skip
-    return _save(figure, f"line and band: mean and deviation of the best settings; dashed: median of all\n{caption}",
-                 output)  # fmt: skip
+    return _save(figure, caption, output)
 
 
 def sensitivity(rows: Sequence[dict[str, Any]], caption: str, output: Path) -> list[Path]:

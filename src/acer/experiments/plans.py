@@ -6,8 +6,7 @@ however many settings are asked for, so that experiments of one scale share the 
 
 import difflib
 import json
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -25,6 +24,9 @@ Scale = Literal["smoke", "small", "paper"]
 LEARNING_RATES = (1e-4, 10**-3.3)  # log-uniform (Section 6)
 DELTAS = (0.1, 2.0)  # uniform (Section 6)
 DRAWS = 2017  # the seed of the settings
+PLASTIC = (
+    1.324717957244746  # x³ = x + 1: multiples of (1/x, 1/x²) modulo 1 fill the square evenly, however many there are
+)
 MOST_SETTINGS = 1_000
 ROWS = 50  # of a run's progress.csv, and points of a curve
 
@@ -90,8 +92,8 @@ ABLATIONS = ("acer", "no-trust-region", "no-sdn", "no-retrace", "no-truncation")
 # The paper's text does not say how many steps its control runs have: those of `paper` are ours.
 CONTROL_SIZES: dict[Scale, Size] = {
     "smoke": Size(4_000, 2, others={"environments": 4, "eval_episodes": 2}),
-    "small": Size(500_000, 6),
-    "paper": Size(5_000_000, 30),
+    "small": Size(500_000, 6, others={"eval_episodes": 32}),
+    "paper": Size(5_000_000, 30, others={"eval_episodes": 32}),
 }
 
 
@@ -114,8 +116,8 @@ PLANS: dict[str, Plan] = {
             "smoke": Size(3_200, environments=("pong",), methods=agents(0, 4),
                           others={"environments": 2, "trajectories_per_update": 2, "replay_start": 800,
                                   "eval_episodes": 1, "eval_limit": 500}),
-            "small": Size(1_000_000, environments=("pong",), methods=agents(0, 1, 4)),
-            "paper": Size(50_000_000),  # 200 million frames, as DQN (Mnih et al. 2015)
+            "small": Size(1_000_000, environments=("pong",), methods=agents(0, 1, 4), others={"eval_episodes": 16}),
+            "paper": Size(50_000_000, others={"eval_episodes": 16}),  # 200 million frames, as DQN (Mnih et al. 2015)
         },
     ),
 }  # fmt: skip
@@ -133,10 +135,12 @@ def from_json(line: str) -> Job:
 
 
 def draw(setting: int) -> Setting:
-    """Setting number `setting`, whatever else is drawn."""
-    rng = np.random.default_rng([DRAWS, setting])
-    low, high = (math.log10(rate) for rate in LEARNING_RATES)
-    return Setting(float(10 ** rng.uniform(low, high)), float(rng.uniform(*DELTAS)))
+    """Setting number `setting`, whatever else is drawn: of an evenly spread sequence with a random beginning, so that
+    few settings cover the ranges, too. Six digits, so that it is the same on every machine."""
+    first = np.random.default_rng(DRAWS).random(2)
+    rate, delta = (first + setting * PLASTIC ** -np.array([1.0, 2.0])) % 1
+    (low, high), (least, most) = np.log10(LEARNING_RATES), DELTAS
+    return Setting(float(f"{10 ** (low + rate * (high - low)):.6g}"), float(f"{least + delta * (most - least):.6g}"))
 
 
 def jobs(name: str, scale: Scale, narrowing: Narrowing, threads: int = 1) -> list[Job]:
@@ -163,6 +167,12 @@ def jobs(name: str, scale: Scale, narrowing: Narrowing, threads: int = 1) -> lis
     ]
 
 
+def comparable(planned: Sequence[Job], present: Collection[str]) -> list[Job]:
+    """The jobs of those settings and seeds with which every method of an environment has been run."""
+    missing = {(job.config.env, job.setting, job.seed) for job in planned if job.name not in present}
+    return [job for job in planned if (job.config.env, job.setting, job.seed) not in missing]
+
+
 def _method(task: str, method: str, setting: int, seed: int, others: dict[str, Any]) -> Config:
     """A method on a control task; each setting has a random stream of its own."""
     drawn = draw(setting)
@@ -172,9 +182,9 @@ def _method(task: str, method: str, setting: int, seed: int, others: dict[str, A
 
 
 def _agent(game: str, agent: str, setting: int, seed: int, others: dict[str, Any]) -> Config:
-    """An agent of the Atari figure; it has the preset's settings."""
+    """An agent of the Atari figure; it has the preset's settings, in the arithmetic that every machine has."""
     algo, _, ratio = agent.rpartition("-")
-    return defaults(game, False, "atari", algo, replay_ratio=float(ratio), seed=seed, **others)
+    return defaults(game, False, "atari", algo, replay_ratio=float(ratio), seed=seed, precision="float32", **others)
 
 
 def _check(name: str, plan: Plan, narrowing: Narrowing) -> None:

@@ -4,7 +4,7 @@
         config.json     every setting
         progress.csv    the learning curve
         eval.csv        the evaluation at the end, mode action
-        result.json     which method, setting and seed it is; the evaluation; what went wrong, if anything did
+        result.json     which method, setting and seed it is; the evaluation; what went wrong, if anything did; versions
     OUT/work/NAME/      a run that is going on, with its checkpoints; gone when it is finished
 
 A run's directory is like that of `acer train`, so `acer plot` draws it.
@@ -16,7 +16,7 @@ import json
 import math
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,18 @@ from acer.envs.atari import FRAME_SKIP
 from acer.errors import SettingsError
 from acer.experiments.plans import Job
 from acer.logs import EVALUATIONS, read
+from acer.machine import versions
 from acer.scores import GAMES, average_over_frames
 
 Array = NDArray[np.float64]
 # Of progress.csv; `score` is a game's mean score over the past million frames (Section 4).
-COLUMNS = ["steps", "seconds", "episodes", "return_mean", "trust_region_active", "entropy", "kl", "q_loss",
+COLUMNS = ["steps", "seconds", "episodes", "return_mean", "length_mean", "updates", "replays", "skipped_updates",
+           "trust_region_active", "entropy", "kl", "q_loss", "grad_norm", "rho_above_c", "trace",
            "explained_variance"]  # fmt: skip
 CLOCK = ("seconds",)  # columns that differ when a run is done again
+# Settings that decide how a run is done, not what is learnt in it.
+OPERATION = {"threads", "log_every", "checkpoint_every", "checkpoint_minutes", "keep_checkpoints", "step_limit",
+             "most_skipped", "most_deaths"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,7 @@ def small_files(directory: Path, job: Job, error: str = "") -> dict[str, str]:
         "seed": job.seed,
         "evaluation": {key: _number(of) for key, of in evaluations[-1].items()} if evaluations and not error else None,
         "error": error or None,
+        "versions": versions(),
     }
     return {
         "config.json": config.read_text() if config.is_file() else configuration.to_json(job.config),
@@ -121,12 +127,15 @@ def load(out: Path, jobs: Sequence[Job]) -> list[Run]:
 
 
 def same(file: Path, config: Config) -> bool:
-    """Whether a run's config.json, if there is one, is `config`; a precision left open was decided when it began."""
+    """Whether a run's config.json, if there is one, says that the run is `config`'s.
+
+    A precision left open was decided when the run began; a setting that did not exist then had its default.
+    """
     found = _json(file)
     wanted: dict[str, Any] = json.loads(configuration.to_json(config))
-    if config.precision == "auto":
-        wanted["precision"] = found.get("precision")
-    return found in ({}, wanted)
+    past = {field.name: field.default for field in fields(Config)} | found
+    free = OPERATION | ({"precision"} if config.precision == "auto" else set())
+    return not found or all(past[name] == value for name, value in wanted.items() if name not in free)
 
 
 def table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:

@@ -59,10 +59,23 @@ def over_settings(runs: Sequence[Run]) -> Settings | None:
 
 
 def best_curve(of: Settings, planned: int) -> Curve:
-    """Mean and deviation of the best sixth of the planned settings, by final return; beside it the median of all."""
+    """Mean and deviation of the best sixth of the planned settings, by final return; beside it the median of all. One
+    setting has no deviation: then the band is the middle half of all."""
     chosen = of.returns[statistics.best(of.final, statistics.best_count(planned))]
     mean, std = chosen.mean(0), chosen.std(0)
-    return Curve(of.x, mean, mean - std, mean + std, np.median(of.returns, axis=0))
+    low, median, high = np.quantile(of.returns, [0.25, 0.5, 0.75], axis=0)
+    if len(chosen) > 1:
+        low, high = mean - std, mean + std
+    return Curve(of.x, mean, low, high, median)
+
+
+def meaning_of_curves(jobs: Sequence[Job]) -> str:
+    """What `best_curve` shows, in words for the figure."""
+    planned = len({job.setting for job in jobs})
+    count = statistics.best_count(planned)
+    if count > 1:
+        return f"line and band: mean and deviation of the best {count} of {planned} settings; dashed: median of all"
+    return f"line: the best of {planned} settings; band: the middle half of all; dashed: their median"
 
 
 def best_curves(jobs: Sequence[Job], runs: Sequence[Run]) -> dict[str, dict[str, Curve]]:
