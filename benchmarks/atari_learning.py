@@ -1,17 +1,19 @@
-"""Trains the `atari` preset on games, one after the other, and plays each result: the evidence under results/atari/.
+"""Trains the `atari` preset on games, as many at once as there are cores, and plays each result: results/atari/.
 
     python benchmarks/atari_learning.py                 every game below
     python benchmarks/atari_learning.py pong            only this one
     python benchmarks/atari_learning.py --collect       writes results/atari/ from the runs as they stand
 
-Each run is `acer train GAME --steps N`, then `acer eval RUN --episodes 30 --sampled --seed 1000` and `acer record RUN
---sampled --output GAME.png`. Runs live in runs/atari/ and go on where they stopped: hours each on two cores.
+Each run is `acer train GAME --steps N --threads 1`, then `acer eval RUN --episodes 30 --sampled --seed 1000` and `acer
+record RUN --sampled --output GAME.png`. Runs live in runs/atari/ and go on where they stopped: hours each. What
+results/atari/ holds of games that are not there stays.
 """
 
 import csv
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import matplotlib
@@ -20,19 +22,23 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from acer.logs import column_pairs
+from acer.machine import cores
 from table import write
 
-GAMES = {"pong": 3_000_000, "breakout": 2_000_000, "qbert": 2_000_000}
+GAMES = {"pong": 2_000_000, "breakout": 2_000_000, "qbert": 2_000_000}
 RUNS, RESULTS = Path("runs/atari"), Path("results/atari")
+TABLE = RESULTS / "learning.csv"
 ACER = [sys.executable, "-m", "acer"]
 
 
-def run(game: str, steps: int) -> None:
-    out = RUNS / game
+def run(game: str) -> None:
+    out, steps = RUNS / game, ["--steps", str(GAMES[game]), "--quiet"]
     if (out / "config.json").exists():
-        subprocess.run([*ACER, "resume", str(out), "--quiet"], check=True)
+        command = ["resume", str(out)]
     else:
-        subprocess.run([*ACER, "train", game, "--steps", str(steps), "--out", str(out), "--quiet"], check=True)
+        command = ["train", game, "--threads", "1", "--out", str(out)]
+    subprocess.run([*ACER, *command, *steps], check=True)
+    play(game)
 
 
 def play(game: str) -> None:
@@ -45,21 +51,26 @@ def play(game: str) -> None:
 
 
 def collect() -> None:
-    """Writes curves, CSV files and the table of every run that has begun."""
+    """Writes curves and table of every game, with the CSV files of the runs that have begun."""
+    for game in GAMES:
+        for theirs, ours in (("progress.csv", f"{game}.csv"), ("config.json", f"{game}.json")):
+            if (RUNS / game / "progress.csv").exists():
+                (RESULTS / ours).write_bytes((RUNS / game / theirs).read_bytes())
     with (RESULTS / "anchors.csv").open(newline="") as file:
         anchors = [row for row in csv.DictReader(file) if row["steps"]]
-    begun = [game for game in GAMES if (RUNS / game / "progress.csv").exists()]
-    if not begun:
-        sys.exit(f"no run has begun in {RUNS}")
+    rows = {}
+    if TABLE.exists():
+        with TABLE.open(newline="") as file:
+            rows = {row[0]: row for row in list(csv.reader(file))[1:]}
+    begun = [game for game in GAMES if (RESULTS / f"{game}.csv").exists()]
     figure, panels = plt.subplots(1, len(begun), figsize=(4.6 * len(begun), 3.8), layout="constrained", squeeze=False)
-    rows = []
     for game, panel in zip(begun, panels[0], strict=True):
-        out = RUNS / game
-        progress = column_pairs(out / "progress.csv", "steps")
+        evaluation = RUNS / game / "eval.json"
+        progress = column_pairs(RESULTS / f"{game}.csv", "steps")
         panel.plot(*zip(*progress, strict=True), linewidth=1.5, label="acer, this package")
         for agent, marker in (("acer", "o"), ("ppo2", "s"), ("dqn", "^"), ("a2c", "d")):
             points = [(float(a["steps"]), float(a["return"])) for a in anchors
-                      if a["game"] == game and a["agent"] == agent and float(a["steps"]) <= 5e6]  # fmt: skip
+                      if a["game"] == game and a["agent"] == agent]  # fmt: skip
             if points:
                 panel.plot(
                     *zip(*points, strict=True), marker, markersize=5, alpha=0.7, label=f"{agent}, OpenAI Baselines"
@@ -68,28 +79,29 @@ def collect() -> None:
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
         panel.legend(frameon=False, fontsize=7)
-        (RESULTS / f"{game}.csv").write_bytes((out / "progress.csv").read_bytes())
-        (RESULTS / f"{game}.json").write_bytes((out / "config.json").read_bytes())
-        if (out / "eval.json").exists():
-            result = json.loads((out / "eval.json").read_text())
-            seconds = column_pairs(out / "progress.csv", "seconds")[-1][0]
+        if evaluation.exists():
+            result = json.loads(evaluation.read_text())
+            seconds = column_pairs(RESULTS / f"{game}.csv", "seconds")[-1][0]
             numbers = [round(result[key], 1) for key in ("mean", "std")]
-            rows.append([game, int(progress[-1][0]), round(seconds), result["episodes"], *numbers])
+            rows[game] = [game, int(progress[-1][0]), round(seconds), result["episodes"], *numbers]
     figure.supxlabel("agent steps (four frames each)", fontsize=9)
     figure.supylabel("score while training, last 100 games", fontsize=9)
     figure.savefig(RESULTS / "learning.png", dpi=130)
-    write(RESULTS / "learning.csv", ["game", "steps", "seconds", "eval_episodes", "eval_mean", "eval_std"], rows)
-    for row in rows:
-        print(*row, sep="\t")
+    plt.close(figure)
+    write(TABLE, ["game", "steps", "seconds", "eval_episodes", "eval_mean", "eval_std"], list(rows.values()))
+    for row in rows.values():
+        print(*row, sep="\t", flush=True)
 
 
 def main() -> None:
     names = [name for name in sys.argv[1:] if not name.startswith("-")] or list(GAMES)
-    if "--collect" not in sys.argv:
-        for game in names:
-            run(game, GAMES[game])
-            play(game)
-    collect()
+    if "--collect" in sys.argv:
+        collect()
+        return
+    with ThreadPoolExecutor(cores()) as pool:
+        for done in as_completed([pool.submit(run, game) for game in names]):
+            done.result()
+            collect()
 
 
 if __name__ == "__main__":

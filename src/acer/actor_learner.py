@@ -73,11 +73,8 @@ class Agent:
     def observe(self, trajectory: Trajectory) -> None:
         """Takes new observations into the running normalisation; of pixels, which are many, every fifth step's."""
         if self.moments is not None:
-            if self.architecture.pixels:
-                seen = trajectory.observations[:-1:5][trajectory.live[::5]] / np.float32(255)
-            else:
-                seen = trajectory.observations[:-1][trajectory.live]
-            self.home.observe(seen)
+            every = 5 if self.architecture.pixels else 1
+            self.home.observe(trajectory.observations[:-1:every][trajectory.live[::every]])
             self.use_moments()
 
     def use_moments(self) -> None:

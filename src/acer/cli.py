@@ -386,6 +386,8 @@ def bench(
         print(json.dumps(result))
         return 0
     print(f"acer {result['steps_per_second']:,.0f} steps/s, {result['roofline_fraction']:.2f} of the roofline")
+    for part, of in result["milliseconds_per_iteration"].items():
+        print(f"  {part:<16} {of['acer']:>9,.1f} ms, bare {of['bare']:>9,.1f} ms")
     for peer, speed in result["peers"].items():
         print(f"{peer} {speed:,.0f} steps/s; acer is {result['times_the_peers'][peer]:.1f} times as fast")
     return 0

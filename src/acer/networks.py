@@ -40,7 +40,8 @@ class Architecture:
 class Encoder(nn.Module):
     """Raw observations to numbers of about unit size: bytes / 255, then (x − mean) / deviation, of vectors within ±10.
 
-    Images for float32 convolutions are laid out channels-last, here once for every network that reads them.
+    Images for float32 convolutions are laid out channels-last, here once for every network that reads them, and while
+    they are bytes: memory is what this costs.
     """
 
     mean: Tensor
@@ -51,28 +52,30 @@ class Encoder(nn.Module):
         self.pixels = architecture.pixels
         self.channels_last = architecture.convolutional and not architecture.bfloat16
         self.normalizes = False
-        self.scale = 1.0
+        self.scale, self.shift = 1 / 255, torch.zeros(())  # of pixels: scale · byte + shift
         self.register_buffer("mean", torch.zeros(architecture.observation))
         self.register_buffer("deviation", torch.ones(architecture.observation))
 
     def set_statistics(self, mean: Tensor, deviation: Tensor) -> None:
         self.mean.copy_(mean)
         self.deviation.copy_(deviation)
-        self.scale = 1 / float(deviation.reshape(-1)[0])  # of pixels, which have one deviation
         self.normalizes = True
+        if self.pixels:
+            one = float(deviation.reshape(-1)[0])  # that all of them have
+            self.scale = 1 / (255 * one)
+            self.shift = self._laid_out(-self.mean.unsqueeze(0) / one).squeeze(0)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.to(self.mean.dtype)
-        if self.pixels:
-            x = x.div_(255)  # of a copy: pixels are bytes
-            if self.normalizes:
-                x = x.sub_(self.mean).mul_(self.scale)
-        elif self.normalizes:
-            x = ((x - self.mean) / self.deviation).clamp(-10, 10)
         if self.channels_last:
-            images = x.reshape(-1, *x.shape[-3:]).contiguous(memory_format=torch.channels_last)
-            x = images.view(x.shape)
-        return x
+            x = self._laid_out(x.reshape(-1, *x.shape[-3:])).view(x.shape)
+        if self.pixels:
+            x = x.to(self.mean.dtype)  # a copy, for pixels are bytes
+            return torch.add(self.shift, x, alpha=self.scale, out=x)
+        x = x.to(self.mean.dtype)
+        return ((x - self.mean) / self.deviation).clamp(-10, 10) if self.normalizes else x
+
+    def _laid_out(self, images: Tensor) -> Tensor:
+        return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
 
 
 def _layers(sizes: tuple[int, ...], activation: Activation, layer_norm: bool) -> list[nn.Module]:

@@ -20,9 +20,14 @@ class Moments:
         self.variance = np.ones(shape)
 
     def add(self, values: NDArray[Any]) -> None:
-        """values: [N, *shape]."""
-        if len(values):
-            self.merge(len(values), values.mean(0, dtype=np.float64), values.var(0, dtype=np.float64))
+        """values: [N, *shape]; bytes are parts of 255."""
+        count = len(values)
+        if count and values.dtype == np.uint8:
+            mean = values.sum(0, dtype=np.uint64) / count
+            square = np.square(values, dtype=np.uint16).sum(0, dtype=np.uint64) / count
+            self.merge(count, mean / 255, (square - mean**2) / 255**2)
+        elif count:
+            self.merge(count, values.mean(0, dtype=np.float64), values.var(0, dtype=np.float64))
 
     def merge(self, count: float, mean: NDArray[np.float64], variance: NDArray[np.float64]) -> None:
         """Takes in `count` more values, of which mean and variance are known."""

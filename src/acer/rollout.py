@@ -94,5 +94,5 @@ class Rollout:
                 self.returns[i], self.lengths[i] = 0.0, 0
             x, self.alive = step.observations, ~step.ends_episode
         self.observations = x
-        first, *rest = (np.stack(column) for column in zip(*steps, strict=True))
-        return Trajectory(np.concatenate((first, x[None])), *rest), finished
+        observations, *rest = zip(*steps, strict=True)
+        return Trajectory(np.stack((*observations, x)), *map(np.stack, rest)), finished

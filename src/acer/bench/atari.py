@@ -1,15 +1,18 @@
 """Pong at replay ratio 4 with 16 environments, in float32 and in bfloat16."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
-from acer.bench.contenders import PFRL, costs, pfrl, roofline, train
-from acer.bench.measure import alternate, peer_python, ratio, report
+from acer.bench.contenders import PFRL, pair, pfrl
+from acer.bench.measure import Parts, alternate, peer_python, ratio, report, where_time_goes
 from acer.config import Config, defaults
 from acer.machine import cores
 from acer.networks import bfloat16_pays
+
+PRECISIONS = ("float32", "bfloat16")
 
 
 def settings(precision: str, **changes: Any) -> Config:
@@ -20,24 +23,33 @@ def settings(precision: str, **changes: Any) -> Config:
 def atari(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Steps per second of training on Pong with the atari preset, each precision beside its own roofline.
 
-    `steps_per_second` and `roofline_fraction` are those of the precision that this machine is made for.
+    What has no precision in its name is that of the one that this machine is made for.
     """
     native = "bfloat16" if bfloat16_pays(torch.device("cpu")) else "float32"
+    other = PRECISIONS[native == "float32"]
     config = settings(native)
-    contenders: dict[str, Callable[[], float]] = {}
-    for precision in ("float32", "bfloat16"):
-        of = settings(precision)
-        # Where bfloat16 is emulated it takes seconds for what float32 does in one.
-        measured, iterations = (4_800, 4) if precision == native else (320, 1)
-        contenders[f"acer {precision}"] = lambda of=of, n=measured: train(of, 960, n)  # type: ignore[misc]
-        contenders[f"roofline {precision}"] = lambda of=of, n=iterations: roofline(of, n)  # type: ignore[misc]
+    parts: dict[str, list[Parts]] = {precision: [] for precision in PRECISIONS}
+
+    def own(precision: str, iterations: int) -> dict[str, float]:
+        measured = pair(settings(precision), 960, iterations)
+        parts[precision].append((measured.own, measured.bare))
+        return {f"acer {precision}": measured.speed, f"roofline {precision}": measured.roofline}
+
+    contenders: list[Callable[[], dict[str, float]]] = [partial(own, native, 10)]
     if peers:
         python = peer_python("pfrl", PFRL, say)
         # It replays only finished episodes: measured after the first of each process.
-        contenders["pfrl"] = lambda: pfrl(python, config, 1_500 * cores(), 500 * cores(), replay_start=100)
+        contenders.append(lambda: {"pfrl": pfrl(python, config, 1_500 * cores(), 500 * cores(), replay_start=100)})
+    contenders.append(partial(own, other, 2))  # where bfloat16 is emulated it takes several times as long
     results = alternate(contenders, turns, say)
-    return report("atari", config, results, ["pfrl"], suffix=f" {native}") | {
+    return report("atari", config, results, parts[native], ["pfrl"], suffix=f" {native}") | {
         "precision": native,
-        "roofline_fractions": {p: ratio(results, f"acer {p}", f"roofline {p}") for p in ("float32", "bfloat16")},
-        "roofline_parts": costs(config, 4),
+        "by_precision": {
+            precision: {
+                "roofline_fraction": ratio(results, f"acer {precision}", f"roofline {precision}"),
+                "times_the_peers": {"pfrl": ratio(results, f"acer {precision}", "pfrl")} if peers else {},
+                "milliseconds_per_iteration": where_time_goes(parts[precision]),
+            }
+            for precision in PRECISIONS
+        },
     }

@@ -1,31 +1,82 @@
 """What `acer bench` compares: this package, the bare cost of the same work, and PFRL's ACER."""
 
+import contextlib
 import itertools
 import json
-from dataclasses import asdict
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from acer import optimizer
+from acer import actor_learner, optimizer
 from acer.bench.measure import peer_speed, seconds
 from acer.config import Config, environment_options, threads_of
-from acer.envs import make_batch
+from acer.envs import EnvBatch, make_batch
 from acer.machine import cores
 from acer.training import Training
 
 PFRL = ("torch==2.13.0", "pfrl==0.4.0", "gymnasium==1.4.0", "numpy==2.4.6", "packaging", "ale-py==0.12.1")
 
 
-def train(config: Config, warm_up: int, measured: int) -> float:
-    """Environment steps per second of Algorithm 1 after the warm-up, with exactly `replay_ratio` replays each time."""
-    training = Training(config)
+@dataclass(frozen=True)
+class Pair:
+    """Seconds of one iteration of Algorithm 1 and of its bare work, each by part; means over the iterations."""
+
+    steps: int
+    own: dict[str, float]
+    bare: dict[str, float]
+
+    @property
+    def speed(self) -> float:
+        """Environment steps per second."""
+        return self.steps / sum(self.own.values())
+
+    @property
+    def roofline(self) -> float:
+        """Environment steps per second if only the bare work had to be done."""
+        return self.steps / sum(self.bare.values())
+
+
+def pair(config: Config, warm_up: int, iterations: int) -> Pair:
+    """Algorithm 1 beside the bare cost of the same work, an iteration of one after an iteration of the other."""
+    training = warmed_up(config, warm_up)
     learner = training.learner
-    learner.draw_replays = lambda: round(config.replay_ratio)  # type: ignore[method-assign]
-    while learner.steps < warm_up:
-        learner.iterate()
+    own, bare = Stopwatch(), Stopwatch()
+    work = bare_work(config)
+    before = learner.steps
+    with contextlib.ExitStack() as patches:
+        patches.callback(training.close)
+        patches.callback(work.env.close)
+        for part, owner, name in (
+            ("acting", learner.agent, "act"),
+            ("environments", learner.rollout.env.env, "step"),
+            ("learning", actor_learner, "update"),
+            ("optimiser", training.home, "push"),
+            ("replay memory", learner.replay, "add"),
+            ("replay memory", learner.replay, "sample"),
+            ("normalisation", learner.agent, "observe"),
+        ):
+            patches.enter_context(patch.object(owner, name, own.timed(part, getattr(owner, name))))
+        total = 0.0
+        for _ in range(iterations):
+            total += seconds(learner.iterate, 1)
+            for part, (function, times) in work.parts.items():
+                for _ in range(times):
+                    bare.timed(part, function)()
+    own.seconds["everything else"] = total - sum(own.seconds.values())
+    return Pair((learner.steps - before) // iterations, *(watch.mean(iterations) for watch in (own, bare)))
+
+
+def train(config: Config, warm_up: int, measured: int) -> float:
+    """Environment steps per second of Algorithm 1 alone, after the warm-up."""
+    training = warmed_up(config, warm_up)
+    learner = training.learner
     before = learner.steps
     elapsed = 0.0
     while learner.steps - before < measured:
@@ -34,18 +85,48 @@ def train(config: Config, warm_up: int, measured: int) -> float:
     return (learner.steps - before) / elapsed
 
 
-def roofline(config: Config, iterations: int) -> float:
-    """Steps per second if only the bare work had to be done."""
-    return config.environments * config.trajectory_length / sum(costs(config, iterations).values())
+def warmed_up(config: Config, steps: int) -> Training:
+    """A training that has made some steps, with exactly `replay_ratio` replays in each iteration."""
+    training = Training(config)
+    learner = training.learner
+    learner.draw_replays = lambda: round(config.replay_ratio)  # type: ignore[method-assign]
+    while learner.steps < steps:
+        learner.iterate()
+    return training
 
 
-def costs(config: Config, iterations: int) -> dict[str, float]:
-    """Seconds of the bare work of one iteration of Algorithm 1, by part.
+class Stopwatch:
+    """Seconds spent in functions, by part."""
 
-    Environment steps, acting forwards, forwards and backwards of the updates with conversion of the observations,
-    RMSProp and the average network. No returns, no gradients' mathematics, no replay, no bookkeeping; same network,
-    precision, batch sizes and threads.
-    """
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - began
+
+        return call
+
+    def mean(self, iterations: int) -> dict[str, float]:
+        return {part: of / iterations for part, of in self.seconds.items()}
+
+
+@dataclass(frozen=True)
+class BareWork:
+    """What one iteration of Algorithm 1 cannot do without: functions by part, and how often each is called."""
+
+    env: EnvBatch
+    parts: dict[str, tuple[Callable[[], object], int]]
+
+
+def bare_work(config: Config) -> BareWork:
+    """Environment steps, acting forwards, forwards and backwards of the updates with conversion of the observations,
+    and RMSProp. No returns, no gradients' mathematics, no average network's update, no replay, no normalisation, no
+    bookkeeping; same network, precision, batch sizes and threads."""
     training = Training(config)
     agent = training.agent
     env = make_batch(config.env, config.environments, threads=threads_of(config), **environment_options(config))
@@ -83,20 +164,19 @@ def costs(config: Config, iterations: int) -> dict[str, float]:
     def step() -> None:
         home = training.home
         optimizer.rmsprop(home.theta, home.square, home.gradient, 1e-6, 0.99, 1e-3)
-        optimizer.average(home.theta_a, home.theta[: len(home.theta_a)], 0.99)
 
-    updates = (config.on_policy + config.replay_ratio) * config.environments / count
     for work in (act, learn, step):
         seconds(work, 2)  # the first calls choose kernels and take memory
-    found = {
-        "acting": length * seconds(act, iterations * length),
-        "environments": length * seconds(lambda: env.env.step(next(actions)), iterations * length),
-        "learning": updates * seconds(learn, int(iterations * updates)),
-        "optimiser": updates * seconds(step, int(iterations * updates)),
-    }
-    env.close()
-    training.close()
-    return found
+    updates = int((config.on_policy + config.replay_ratio) * config.environments / count)
+    return BareWork(
+        env,
+        {
+            "acting": (act, length),
+            "environments": (lambda: env.env.step(next(actions)), length),
+            "learning": (learn, updates),
+            "optimiser": (step, updates),
+        },
+    )
 
 
 def pfrl(python: Path, config: Config, warm_up: int, measured: int, replay_start: int) -> float:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from acer.bench.contenders import costs, train
-from acer.bench.measure import alternate, medians, peer_speed, ratio, report
+from acer.bench.contenders import pair
+from acer.bench.measure import Parts, alternate, medians, peer_speed, ratio, report
 from acer.config import Config, defaults
 from acer.envs.control import TASKS, ControlVectorEnv
 from acer.errors import AcerError
@@ -24,23 +24,27 @@ ENVIRONMENTS, STEPS = 16, 1_000
 def control(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Steps per second of each task alone, and of training on cheetah with the control preset."""
     config = defaults("cheetah", continuous=True, preset="control")
-    contenders: dict[str, Callable[[], float]] = {
-        "acer": lambda: train(config, 6_400, 32_000),
-        "roofline": lambda: config.environments * config.trajectory_length / sum(_parts(config).values()),
-    }
+    parts: list[Parts] = []
+
+    def own() -> dict[str, float]:
+        """The roofline has bare stepping instead of the batch's."""
+        measured = pair(config, 6_400, 40)
+        bare_parts = measured.bare | {"environments": measured.steps / bare(config.env, cores())}
+        parts.append((measured.own, bare_parts))
+        return {"acer": measured.speed, "roofline": measured.steps / sum(bare_parts.values())}
+
+    contenders: list[Callable[[], dict[str, float]]] = [own]
     for name in TASKS:
         for where, threads in (("", cores()), (" on one core", 1)):
-            contenders[f"stepping {name}{where}"] = partial(stepping, name, threads)
-            contenders[f"bare {name}{where}"] = partial(bare, name, threads)
+            contenders.append(partial(both, name, where, threads))
     if peers:
         if find_spec("stable_baselines3") is None:
             raise AcerError("the peer is missing: pip install stable-baselines3; --no-peers measures without it")
-        contenders["sb3 sac"] = lambda: stable_baselines("SAC", config, 1_000)
-        contenders["sb3 ppo"] = lambda: stable_baselines("PPO", config, 32_768)
+        contenders.append(lambda: {"sb3 sac": stable_baselines("SAC", config, 1_000)})
+        contenders.append(lambda: {"sb3 ppo": stable_baselines("PPO", config, 32_768)})
     results = alternate(contenders, turns, say)
     middle = medians(results)
-    return report("control", config, results, ["sb3 sac", "sb3 ppo"]) | {
-        "roofline_parts": _parts(config),
+    return report("control", config, results, parts, ["sb3 sac", "sb3 ppo"]) | {
         "stepping": {name: middle[f"stepping {name}"] for name in TASKS},
         "stepping_fraction": {name: ratio(results, f"stepping {name}", f"bare {name}") for name in TASKS},
         "stepping_fraction_on_one_core": {
@@ -49,10 +53,9 @@ def control(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, An
     }
 
 
-def _parts(config: Config) -> dict[str, float]:
-    """Seconds of the bare work of one iteration: bare network passes and bare stepping."""
-    steps = config.environments * config.trajectory_length
-    return costs(config, 10) | {"environments": steps / bare(config.env, cores())}
+def both(name: str, where: str, threads: int) -> dict[str, float]:
+    """A task's batch and its bare cost, one after the other."""
+    return {f"stepping {name}{where}": stepping(name, threads), f"bare {name}{where}": bare(name, threads)}
 
 
 def stepping(name: str, threads: int) -> float:

@@ -13,26 +13,33 @@ from typing import Any
 
 from acer.config import Config
 from acer.errors import AcerError
-from acer.machine import cores
+from acer.machine import cores, versions
+
+PATIENCE = 1_800.0  # seconds that a peer's measurement may take
+
+Parts = tuple[dict[str, float], dict[str, float]]
+"""Seconds by part of an iteration of Algorithm 1, and of its bare work."""
+
+Speeds = dict[str, list[float]]
+"""Steps per second in each turn, by what was measured."""
 
 
-def alternate(
-    contenders: dict[str, Callable[[], float]], turns: int, say: Callable[[str], None]
-) -> dict[str, list[float]]:
-    """Runs every contender `turns` times, one after the other in each turn; each call gives its steps per second."""
-    results: dict[str, list[float]] = {name: [] for name in contenders}
+def alternate(contenders: Sequence[Callable[[], dict[str, float]]], turns: int, say: Callable[[str], None]) -> Speeds:
+    """Calls every contender `turns` times, one after the other in each turn; each gives what it measured, by name."""
+    results: Speeds = {}
     for turn in range(turns):
-        for name, contender in contenders.items():
-            results[name].append(contender())
-            say(f"turn {turn + 1}/{turns}  {name:<28} {results[name][-1]:>12,.1f} steps/s")
+        for contender in contenders:
+            for name, speed in contender().items():
+                results.setdefault(name, []).append(speed)
+                say(f"turn {turn + 1}/{turns}  {name:<36} {speed:>12,.1f} steps/s")
     return results
 
 
-def medians(results: dict[str, list[float]]) -> dict[str, float]:
+def medians(results: Speeds) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in results.items()}
 
 
-def ratio(results: dict[str, list[float]], one: str, other: str) -> float:
+def ratio(results: Speeds, one: str, other: str) -> float:
     """Median over the turns of how many times as fast `one` was as `other` in the same turn."""
     return statistics.median(a / b for a, b in zip(results[one], results[other], strict=True))
 
@@ -46,9 +53,10 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def report(
-    name: str, config: Config, results: dict[str, list[float]], peers: Sequence[str], suffix: str = ""
+    name: str, config: Config, results: Speeds, parts: Sequence[Parts], peers: Sequence[str], suffix: str = ""
 ) -> dict[str, Any]:
-    """What every benchmark tells: this package and its roofline (the contenders with `suffix`), peers, all turns."""
+    """What every benchmark tells: this package and its roofline (what was measured with `suffix`), where the time goes,
+    peers, all turns."""
     middle = medians(results)
     own, roofline = f"acer{suffix}", f"roofline{suffix}"
     peers = [peer for peer in peers if peer in results]
@@ -57,23 +65,39 @@ def report(
         "steps_per_second": middle[own],
         "roofline_steps_per_second": middle[roofline],
         "roofline_fraction": ratio(results, own, roofline),
+        "milliseconds_per_iteration": where_time_goes(parts),
         "peers": {peer: middle[peer] for peer in peers},
         "times_the_peers": {peer: ratio(results, own, peer) for peer in peers},
         "turns": results,
         "cores": cores(),
+        "versions": versions(),
         "settings": asdict(config),
     }
+
+
+def where_time_goes(turns: Sequence[Parts]) -> dict[str, dict[str, float]]:
+    """By part, milliseconds that an iteration takes and those of its bare work: medians over the turns."""
+
+    def middle(of: Sequence[dict[str, float]], part: str) -> float:
+        return round(1000 * statistics.median(one.get(part, 0.0) for one in of), 2)
+
+    owns, bares = ([turn[i] for turn in turns] for i in (0, 1))
+    return {part: {"acer": middle(owns, part), "bare": middle(bares, part)} for part in owns[0]}
 
 
 def peer_speed(python: Path | str, script: str, arguments: Sequence[object], who: str) -> float:
     """The number that a peer's script, a file beside this one, prints last: its steps per second."""
     command = [str(python), "-W", "ignore", str(Path(__file__).with_name(script)), *map(str, arguments)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
-        return float(run.stdout.split()[-1])
+        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+        if not run.returncode:
+            return float(run.stdout.split()[-1])
+        reason = (run.stderr.strip().splitlines() or ["no message"])[-1]
+    except subprocess.TimeoutExpired:
+        reason = f"not done after {PATIENCE:.0f} seconds"
     except (IndexError, ValueError):
-        lines = run.stderr.strip().splitlines() or ["no message"]
-        raise AcerError(f"{who} failed: {lines[-1]}; --no-peers measures without it") from None
+        reason = "it printed no speed"
+    raise AcerError(f"{who} failed: {reason}; --no-peers measures without it")
 
 
 def peer_python(name: str, requirements: Sequence[str], say: Callable[[str], None]) -> Path:

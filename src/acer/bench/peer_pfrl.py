@@ -11,12 +11,14 @@ import multiprocessing
 import sys
 import tempfile
 import time
+import warnings
 
 import gymnasium
 import numpy
 import pfrl
 import torch
 from pfrl.agents.acer import ACERDiscreteActionHead
+from pfrl.utils.async_ import AbnormalExitWarning
 from torch import nn
 
 
@@ -65,10 +67,34 @@ class OneGame:
         self.env.close()
 
 
+class CountedACER(pfrl.agents.ACER):
+    """Counts, over all processes and after the warm-up, updates on new data and those on replayed data."""
+
+    counts = multiprocessing.Value("l", 0), multiprocessing.Value("l", 0)
+    counting = multiprocessing.Value("b", 0)
+
+    def _count(self, which):
+        if self.counting.value:
+            with self.counts[which].get_lock():
+                self.counts[which].value += 1
+
+    def update_on_policy(self, *args, **kwargs):
+        self._count(0)
+        return super().update_on_policy(*args, **kwargs)
+
+    def update_from_replay(self, *args, **kwargs):
+        if self.replay_buffer is not None and len(self.replay_buffer) >= self.replay_start_size:
+            self._count(1)
+        return super().update_from_replay(*args, **kwargs)
+
+
 def main():
     settings = json.loads(sys.argv[1])
     torch.set_num_threads(1)
     logging.disable(logging.CRITICAL)
+    warnings.filterwarnings(
+        "error", category=AbnormalExitWarning
+    )  # a process that died would make the others look slow
     pfrl.utils.set_random_seed(settings["seed"])
 
     is_game = settings["env"].islower()
@@ -101,7 +127,7 @@ def main():
         model = nn.Sequential(*layers(), ACERDiscreteActionHead(policy(), values()))
     else:
         model = ACERDiscreteActionHead(policy(*layers()), values(*layers()))
-    agent = pfrl.agents.ACER(
+    agent = CountedACER(
         model,
         pfrl.optimizers.SharedRMSpropEpsInsideSqrt(
             model.parameters(), lr=settings["learning_rate"], eps=settings["rmsprop_epsilon"], alpha=0.99
@@ -119,12 +145,14 @@ def main():
         phi=lambda x: x.astype("float32") / 255 if is_game else x.astype("float32"),
     )
 
-    began = multiprocessing.Value("d", 0.0)
+    began, ended = multiprocessing.Value("d", 0.0), multiprocessing.Value("d", 0.0)
     at = multiprocessing.Value("l", 0)
 
     def mark(env, agent, step):
+        now = time.perf_counter()
         if step >= settings["warmup"] and not began.value:
-            began.value, at.value = time.perf_counter(), step
+            began.value, at.value, agent.counting.value = now, step, 1
+        ended.value = max(ended.value, now)
 
     with tempfile.TemporaryDirectory() as directory:
         pfrl.experiments.train_agent_async(
@@ -142,7 +170,10 @@ def main():
             global_step_hooks=[mark],
             profile=False,
         )
-    print((settings["steps"] - at.value) / (time.perf_counter() - began.value))
+    updates, replays = (counter.value for counter in agent.counts)
+    if replays < 0.9 * settings["replay_ratio"] * updates:
+        sys.exit(f"PFRL made {replays} replays with {updates} updates: its replay memory had nothing to replay yet")
+    print((settings["steps"] - at.value) / (ended.value - began.value))
 
 
 if __name__ == "__main__":

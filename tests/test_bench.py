@@ -1,0 +1,73 @@
+"""`acer bench`: what is compared and how; not how fast anything is."""
+
+import json
+
+import pytest
+
+from acer import actor_learner
+from acer.bench import measure
+from acer.bench.contenders import bare_work, pair
+from acer.config import defaults
+from acer.errors import AcerError
+
+CONFIG = defaults("CartPole-v1", False, replay_ratio=2.0, replay_start=100, environments=4, hidden=(16,), threads=1)
+
+
+def test_training_is_compared_with_its_own_bare_work_part_by_part():
+    update = actor_learner.update
+    found = pair(CONFIG, 200, 2)
+    assert actor_learner.update is update  # the stopwatch is taken off again
+    assert set(found.bare) == {"acting", "environments", "learning", "optimiser"}
+    assert set(found.own) == {*found.bare, "replay memory", "normalisation", "everything else"}
+    assert found.speed == pytest.approx(found.steps / sum(found.own.values()))
+    assert 60 < found.steps <= 80  # 4 environments, 20 steps, but for dead ones
+
+
+def test_the_bare_work_is_as_often_done_as_in_an_iteration():
+    work = bare_work(CONFIG)
+    work.env.close()
+    assert {part: times for part, (_, times) in work.parts.items()} == {
+        "acting": 20, "environments": 20, "learning": 3, "optimiser": 3
+    }  # fmt: skip
+
+
+def test_contenders_take_turns_and_ratios_are_medians_within_them():
+    called, speeds = [], iter([(10.0, 5.0), (40.0, 10.0), (90.0, 30.0)])
+
+    def own():
+        called.append("own")
+        return dict(zip(("acer", "roofline"), next(speeds), strict=True))
+
+    def peer():
+        called.append("peer")
+        return {"pfrl": 2.0}
+
+    said = []
+    results = measure.alternate([own, peer], 3, said.append)
+    assert called == ["own", "peer"] * 3 and len(said) == 9
+    assert results["acer"] == [10, 40, 90]
+    assert measure.ratio(results, "acer", "roofline") == 3  # of 2, 4 and 3
+    parts = [({"learning": 0.002, "rest": 0.001}, {"learning": 0.001})] * 3
+    report = measure.report("classic", CONFIG, results, parts, ["pfrl"])
+    assert report["times_the_peers"] == {"pfrl": 20}
+    assert report["milliseconds_per_iteration"] == {
+        "learning": {"acer": 2.0, "bare": 1.0}, "rest": {"acer": 1.0, "bare": 0.0}
+    }  # fmt: skip
+    json.dumps(report)
+
+
+def test_a_peer_that_fails_is_one_clear_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "__file__", str(tmp_path / "measure.py"))
+    script = tmp_path / "peer.py"
+    script.write_text("print('4.5')")
+    assert measure.peer_speed(measure.sys.executable, "peer.py", [], "The peer") == 4.5
+    script.write_text("import sys; print('4.5'); sys.exit('its memory was empty')")
+    with pytest.raises(AcerError, match="The peer failed: its memory was empty; --no-peers measures without it"):
+        measure.peer_speed(measure.sys.executable, "peer.py", [], "The peer")
+    script.write_text("print('fast')")
+    with pytest.raises(AcerError, match="it printed no speed"):
+        measure.peer_speed(measure.sys.executable, "peer.py", [], "The peer")
+    monkeypatch.setattr(measure, "PATIENCE", 0.2)
+    script.write_text("import time; time.sleep(60)")
+    with pytest.raises(AcerError, match="not done after 0 seconds"):
+        measure.peer_speed(measure.sys.executable, "peer.py", [], "The peer")
