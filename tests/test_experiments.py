@@ -124,7 +124,7 @@ def test_atari_has_the_papers_constants_and_ratio_0_is_acer():
         assert (c.trajectory_length, c.gamma, c.truncation, c.entropy_weight) == (20, 0.99, 10, 0.001)
         assert c.on_policy and c.learning_rate_decay == "none" and c.replay_capacity == 50_000
         if c.trust_region == "projection":
-            assert (c.delta, c.alpha) == (1, 0.99)
+            assert (c.delta, c.alpha, c.statistic) == (1, 0.99, "probabilities")
     assert {job.method for job in plans.jobs("atari", "small", ALL)} == {
         f"{algo}-{ratio}" for algo in ("acer", "no-trust-region") for ratio in (0, 1, 4)
     }

@@ -182,9 +182,12 @@ def _method(task: str, method: str, setting: int, seed: int, others: dict[str, A
 
 
 def _agent(game: str, agent: str, setting: int, seed: int, others: dict[str, Any]) -> Config:
-    """An agent of the Atari figure; it has the preset's settings, in the arithmetic that every machine has."""
+    """An agent of the Atari figure. It has the preset's settings, in the arithmetic that every machine has, but the
+    paper's φ: in logits δ = 1 hardly ever binds, and agents with and without trust region would be the same."""
     algo, _, ratio = agent.rpartition("-")
-    return defaults(game, False, "atari", algo, replay_ratio=float(ratio), seed=seed, precision="float32", **others)
+    statistic = {"statistic": "probabilities"} if algo == "acer" else {}
+    own = {"replay_ratio": float(ratio), "seed": seed, "precision": "float32", **statistic}
+    return defaults(game, False, "atari", algo, **others, **own)
 
 
 def _check(name: str, plan: Plan, narrowing: Narrowing) -> None:
