@@ -13,8 +13,10 @@ from torch import Tensor
 
 from acer import algorithms, config, trust_region
 from acer.distributions import Categorical, Gaussian, Statistic
+from acer.normalizer import RunningSize
+from acer.training import Training
 from acer.update import Batch, diagnostics, update
-from helpers import architecture, learner
+from helpers import architecture, learner, random_batch
 
 FLOATS = st.floats(-100, 100, allow_subnormal=False)
 VECTORS = arrays.arrays(np.float64, st.shared(st.integers(1, 5), key="size"), elements=FLOATS)
@@ -162,3 +164,44 @@ def test_a_pull_back_towards_the_average_is_free() -> None:
     active, grads = one_step("logits", [2.0, 0.0, 0.0], [0.0, 0.0, 0.0], reward=-20.0)
     assert active == 0
     torch.testing.assert_close(grads["projected"], grads["free"])
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_in_units_of_the_critics_errors_the_size_of_rewards_does_not_matter(continuous: bool) -> None:
+    """Rewards and critic 64 times as large: z is 64 times g's projection if the unit is, too, and not if it stays."""
+    f = Gaussian(2) if continuous else Categorical(3)
+    chosen = config.defaults("one", continuous=continuous, preset="control", hidden=(8,), entropy_weight=0.0, delta=0.1)
+    method = algorithms.method(chosen, f)
+    batch = random_batch(f, seed=1, steps=6, count=2)
+    noise = method.noise(np.random.default_rng(2), 6, 2).double()
+
+    def z(size: float, unit: float) -> Tensor:
+        made = learner(architecture(chosen, f), seed=3)
+        for name, p in made.network.named_parameters():
+            if name.startswith(("q_head", "v_head", "advantage_head.output")):
+                p.data.mul_(size)
+        scaled = replace(batch, rewards=size * batch.rewards)
+        return update(made.network, made.average, scaled, method, noise, unit).z
+
+    torch.testing.assert_close(z(64.0, 64.0), 64 * z(1.0, 1.0), rtol=1e-12, atol=0)
+    assert not torch.allclose(z(64.0, 1.0), 64 * z(1.0, 1.0), rtol=0.01)
+
+
+def test_the_unit_is_the_running_size_of_the_critics_errors() -> None:
+    size = RunningSize(decay=0.9)
+    assert size.value == 1  # nothing was seen
+    size.add(4.0)
+    assert size.value == pytest.approx(2)  # of one thing it is that thing's
+    size.add(0.0)
+    assert size.value == pytest.approx(math.sqrt(4 * 0.9 / 1.9))
+    other = RunningSize(decay=0.9)
+    other.restore(size.state())
+    assert other.value == size.value
+
+
+@pytest.mark.parametrize(("unit", "follows"), [("rewards", False), ("errors", True)])
+def test_only_where_it_is_asked_for(unit: str, follows: bool) -> None:
+    training = Training(config.defaults("CartPole-v1", continuous=False, delta_unit=unit))
+    training.learner.iterate()
+    assert (training.learner.unit.value != 1) == follows
+    training.close()

@@ -18,7 +18,7 @@ from acer.envs import ActionSpec, EnvBatch, ObservationSpec, make_batch
 from acer.envs.registry import EnvMaker
 from acer.errors import LearningFault, SettingsError
 from acer.networks import Network, Policy
-from acer.normalizer import Moments
+from acer.normalizer import Moments, RunningSize
 from acer.parameters import Constants, Home, Local, views
 from acer.replay import Replay
 from acer.rollout import Rollout, Trajectory
@@ -160,6 +160,7 @@ class ActorLearner:
         self.rollout = Rollout(env, config.trajectory_length, config.gamma, first)
         self.replay = Replay(config.replay_capacity, config.trajectory_length, env.count)
         self.replay_start = config.replay_start / configuration.team_size(config)
+        self.unit = RunningSize()  # of δ: the size of the critic's errors, or 1 if none are ever added
         self._skipped_in_a_row = 0  # updates whose gradient was not finite
         self.on_update: Callable[[dict[str, float]], None] | None = None
 
@@ -190,7 +191,7 @@ class ActorLearner:
     def state(self) -> Part:
         """A copy of what this actor-learner has beside the parameters."""
         replay, blocks = self.replay.state()
-        run = {name: array.copy() for name, array in self.rollout.state().items()}
+        run = {name: array.copy() for name, array in self.rollout.state().items()} | {"unit": self.unit.state()}
         return Part(run, replay, blocks, {name: rng.bit_generator.state for name, rng in self.rngs.items()})
 
     def restore(self, part: Part) -> int:
@@ -201,6 +202,7 @@ class ActorLearner:
         for name, rng in self.rngs.items():
             rng.bit_generator.state = part.streams[name]
         self.replay.restore(part.replay, b"".join(part.blocks), self.layout())
+        self.unit.restore(part.run["unit"])
         others = self.rollout.restore(part.run)
         if len(others) == self.rollout.env.count:
             root = self._env_seeds
@@ -253,11 +255,13 @@ class ActorLearner:
             if start or not on_policy:
                 home.pull()
             home.gradient.zero_()
-            outcome = update(agent.network, agent.average, batch, agent.method, noise)
+            outcome = update(agent.network, agent.average, batch, agent.method, noise, self.unit.value)
             norm = float(optimizer.clip_by_norm(home.gradient, config.max_gradient_norm))
             self.updates += 1
             if math.isfinite(norm):
                 home.push(home.gradient, learning_rate(config, self.steps))
+                if config.delta_unit == "errors":
+                    self.unit.add(agent.distribution.dimensions * float(outcome.squared_error))
                 self._skipped_in_a_row = 0
             else:
                 home.skip()

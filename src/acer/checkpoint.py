@@ -37,7 +37,7 @@ from torch import Tensor
 from acer.errors import CheckpointError
 from acer.machine import give_back_memory
 
-FORMAT = 4
+FORMAT = 5
 MODEL, REPLAY, BLOCKS, RUN, STATE = (
     "model.safetensors",
     "replay.safetensors",

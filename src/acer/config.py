@@ -96,6 +96,9 @@ class Config:
     delta: float = 1.0
     """δ, bound of the linearised KL divergence for each step (1 on Atari, Section 4; 0.1 to 2 in control, Section 6).
 """
+    delta_unit: Literal["rewards", "errors"] = "rewards"
+    """What δ is counted in: rewards, as printed, or the running size of the critic's errors, so that it means the same
+    however large rewards are (ours; measured in docs/trust-region.md)."""
     alpha: float = 0.99
     """α, decay of the average policy network (0.99 on Atari, Section 4; 0.995 in control, Section 6)."""
     kl_weight: float = 1.0
@@ -204,8 +207,8 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "control": {
         "any": {"replay_capacity": 5_000, "trajectory_length": 50, "truncation": 5.0, "delta": 1.0, "alpha": 0.995,
                 "hidden": (256, 256), "advantage_hidden": 128, "sigma": 0.3, "sdn_samples": 5, "steps": 2_000_000,
-                "learning_rate": 3e-4, "normalize_observations": True, "reward_scale": 0.1, "on_policy": False,
-                "shared_torso": False},
+                "learning_rate": 5e-4, "delta_unit": "errors", "normalize_observations": True, "reward_scale": 0.1,
+                "on_policy": False, "shared_torso": False},
         "discrete": {"entropy_weight": 0.001},
         "continuous": {"entropy_weight": 0.0},
     },
@@ -253,6 +256,7 @@ MEANINGS: dict[str, tuple[Callable[[Config, bool], bool], str]] = {
     "truncation": (_has_q, "algorithms with a Q"),
     "tis_bound": (lambda c, _: c.algo in ("tis", "trust-tis"), "tis and trust-tis"),
     "delta": (lambda c, _: c.trust_region == "projection", "--trust-region projection"),
+    "delta_unit": (lambda c, _: c.trust_region != "none", "a trust region"),
     "alpha": (lambda c, _: c.trust_region != "none", "a trust region"),
     "kl_weight": (lambda c, _: c.trust_region == "penalty", "--trust-region penalty"),
     "statistic": (lambda c, continuous: not continuous and c.trust_region != "none", "discrete actions, trust region"),

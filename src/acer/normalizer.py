@@ -1,5 +1,6 @@
-"""Running mean and deviation of observations."""
+"""Running statistics: mean and deviation of observations, size of the critic's errors."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -62,3 +63,26 @@ class Moments:
 
     def restore(self, state: dict[str, NDArray[np.float64]]) -> None:
         self.count, self.mean, self.variance = float(state["count"]), state["mean"], state["variance"]
+
+
+class RunningSize:
+    """Root mean square of what was seen lately: exponential means, of squares and of how much was seen."""
+
+    def __init__(self, decay: float = 0.99) -> None:
+        self.decay = decay
+        self.square, self.weight = 0.0, 0.0
+
+    def add(self, mean_square: float) -> None:
+        self.square += (1 - self.decay) * (mean_square - self.square)
+        self.weight += (1 - self.decay) * (1 - self.weight)
+
+    @property
+    def value(self) -> float:
+        """1 as long as nothing was seen, and never 0."""
+        return max(math.sqrt(self.square / self.weight), 1e-12) if self.weight else 1.0
+
+    def state(self) -> NDArray[np.float64]:
+        return np.array([self.square, self.weight])
+
+    def restore(self, state: NDArray[np.float64]) -> None:
+        self.square, self.weight = map(float, state)

@@ -69,6 +69,12 @@ class Outcome:
     g: Tensor  # before the trust region [T, B, n]
     z: Tensor  # after it
 
+    @property
+    def squared_error(self) -> Tensor:
+        """Mean over the live steps of the critic's error, squared."""
+        errors = (self.estimate.target - self.estimate.predicted) * self.batch.live
+        return errors.square().sum() / self.batch.live.sum().clamp(min=1)
+
 
 Constraint = Callable[[Tensor, Tensor], Tensor]
 """(g, k) to z."""
@@ -98,10 +104,13 @@ class Method:
         return self.distribution.noise(rng, (1 + self.sdn_samples, length, count))
 
 
-def update(network: Network, average: Policy, batch: Batch, method: Method, noise: Tensor) -> Outcome:
+def update(
+    network: Network, average: Policy, batch: Batch, method: Method, noise: Tensor, unit: float = 1.0
+) -> Outcome:
     """Accumulates dθ and dθ_v of one batch into the network's gradients, for *descent*.
 
-    Sum over time and mean over the B trajectories, as the paper accumulates; dead steps contribute 0.
+    Sum over time and mean over the B trajectories, as the paper accumulates; dead steps contribute 0. unit: what the
+    trust region takes for a return of size 1.
     """
     f, live = method.distribution, batch.live
 
@@ -126,7 +135,7 @@ def update(network: Network, average: Policy, batch: Batch, method: Method, nois
 
         # Trust region: z* per step, before any averaging.
         k = f.kl_gradient(phi_a, phi)
-        z = method.constrain(g, k)
+        z = unit * method.constrain(g / unit, k)
 
         # dθ ← dθ + ∂φ/∂θ z*, and dθ_v, as messages to the outputs of the network; negative, for the optimiser descends.
         share = live.to(z.dtype) / -live.shape[1]
@@ -210,13 +219,12 @@ def diagnostics(method: Method, outcome: Outcome) -> dict[str, Tensor]:
     # The projection counts where the gradient of the *parameters* changed: pulled back, what it took away may vanish.
     before = f.pullback(phi, outcome.g).square().sum(-1)
     change = f.pullback(phi, outcome.g - outcome.z).square().sum(-1)
-    target, predicted = outcome.estimate.target, outcome.estimate.predicted
+    target, squared_error = outcome.estimate.target, outcome.squared_error
     (middle,) = means(target)
-    active, entropy, kl, squared_error, variance, above, trace = means(
+    active, entropy, kl, variance, above, trace = means(
         (change > 1e-10 * before).to(phi.dtype),
         f.entropy(phi),
         f.kl(outcome.phi_a, phi),
-        (target - predicted).square(),
         (target - middle).square(),
         (returns.importance_weight(log_rho) > method.c).to(phi.dtype),
         returns.truncated_trace(log_rho, f.dimensions),
