@@ -23,31 +23,26 @@ import matplotlib.pyplot as plt
 
 from acer.logs import column_pairs
 from acer.machine import cores
+from runs import COMMAND, train
 from table import write
 
 GAMES = {"pong": 2_000_000, "breakout": 2_000_000, "qbert": 2_000_000}
 RUNS, RESULTS = Path("runs/atari"), Path("results/atari")
 TABLE = RESULTS / "learning.csv"
-ACER = [sys.executable, "-m", "acer"]
 
 
 def run(game: str) -> None:
-    out, steps = RUNS / game, ["--steps", str(GAMES[game]), "--quiet"]
-    if (out / "config.json").exists():
-        command = ["resume", str(out)]
-    else:
-        command = ["train", game, "--threads", "1", "--out", str(out)]
-    subprocess.run([*ACER, *command, *steps], check=True)
+    train(RUNS / game, game, GAMES[game], "--threads", "1")
     play(game)
 
 
 def play(game: str) -> None:
     """Evaluates the run as it stands."""
     out = RUNS / game
-    command = [*ACER, "eval", str(out), "--episodes", "30", "--sampled", "--seed", "1000", "--json"]
+    command = [*COMMAND, "eval", str(out), "--episodes", "30", "--sampled", "--seed", "1000", "--json"]
     (out / "eval.json").write_text(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    subprocess.run([*ACER, "record", str(out), "--sampled", "--output", str(RESULTS / f"{game}.png")], check=True)
+    subprocess.run([*COMMAND, "record", str(out), "--sampled", "--output", str(RESULTS / f"{game}.png")], check=True)
 
 
 def collect() -> None:
@@ -63,6 +58,8 @@ def collect() -> None:
         with TABLE.open(newline="") as file:
             rows = {row[0]: row for row in list(csv.reader(file))[1:]}
     begun = [game for game in GAMES if (RESULTS / f"{game}.csv").exists()]
+    if not begun:
+        sys.exit("no game has been trained yet: leave out --collect")
     figure, panels = plt.subplots(1, len(begun), figsize=(4.6 * len(begun), 3.8), layout="constrained", squeeze=False)
     for game, panel in zip(begun, panels[0], strict=True):
         evaluation = RUNS / game / "eval.json"

@@ -25,6 +25,7 @@ from acer import ACER
 from acer.envs.control import EPISODE, ControlVectorEnv, Fish, Humanoid, rotation
 from acer.logs import column_pairs
 from acer.machine import cores
+from runs import COMMAND, train
 from table import write
 
 SEEDS = 3
@@ -40,17 +41,11 @@ TASKS = {
 COLUMNS = ["task", "seed", "steps", "seconds", "eval_mean", "measure", "measured", "error_size",
            "trust_region_active", "kl", "trace"]  # fmt: skip
 RUNS, RESULTS = Path("runs/control"), Path("results/control")
-ACER_COMMAND = [sys.executable, "-m", "acer"]
 
 
 def run(task: str, seed: int) -> None:
-    out, steps = RUNS / f"{task}-{seed}", TASKS[task][0]
-    if (out / "config.json").exists():
-        command = [*ACER_COMMAND, "resume", str(out), "--steps", str(steps), "--quiet"]
-    else:
-        flags = ["--seed", str(seed), "--steps", str(steps), "--threads", "1", "--log-every", "20000"]
-        command = [*ACER_COMMAND, "train", task, *flags, "--out", str(out), "--quiet"]
-    subprocess.run(command, check=True)
+    flags = ["--seed", str(seed), "--threads", "1", "--log-every", "20000"]
+    train(RUNS / f"{task}-{seed}", task, TASKS[task][0], *flags)
 
 
 def measure(task: str, directory: Path, episodes: int = 30) -> tuple[float, float]:
@@ -138,7 +133,7 @@ def collect() -> None:
             )
             seed = min(found, key=lambda s: abs(found[s] - middle))
             strip = RESULTS / f"{task}.png"
-            subprocess.run([*ACER_COMMAND, "record", str(RUNS / f"{task}-{seed}"), "--output", str(strip)], check=False)
+            subprocess.run([*COMMAND, "record", str(RUNS / f"{task}-{seed}"), "--output", str(strip)], check=False)
     figure.supxlabel("environment steps", fontsize=9)
     figure.supylabel("return while training (last 100 episodes)", fontsize=9)
     figure.savefig(RESULTS / "learning.png", dpi=130)

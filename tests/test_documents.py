@@ -24,10 +24,18 @@ PAGES = [
 ]
 
 
+def headings(page):
+    """Names of a page's headings as links spell them."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\((?!http)([^)#]+)", (ROOT / page).read_text()):
-        assert (ROOT / page).parent.joinpath(target).exists(), target
+    for target, place in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", (ROOT / page).read_text()):
+        file = (ROOT / page).parent.joinpath(target) if target else ROOT / page
+        assert file.exists(), target
+        assert not place or place in headings(file), f"{target}#{place}"
 
 
 def test_every_known_bug_has_its_test():

@@ -15,6 +15,7 @@ import pytest
 
 from acer import config as configuration
 from acer.display import JobsDisplay
+from acer.envs.control import TASKS
 from acer.errors import CheckpointError
 from acer.experiments import figures, jobs, plans, runs, statistics, summaries, theory, worker
 from acer.experiments.plans import Job, Narrowing, draw
@@ -218,7 +219,7 @@ def test_bootstrap_intervals():
 
 def a_run(final, setting=0, method="acer", seed=0, env="fish", x=(100.0, 200.0), evaluation=0.0):
     """A run whose return rises from 0 to `final`."""
-    config = configuration.defaults(env, env == "fish", "control" if env == "fish" else "atari")
+    config = configuration.defaults(env, env in TASKS, "control" if env in TASKS else "atari")
     columns = {"steps": np.array(x), "seconds": np.array(x) / 10, "return_mean": np.array([0.0, final])}
     columns["score"] = columns["return_mean"]
     return Run(Job(method, setting, seed, config), columns, evaluation)
@@ -232,6 +233,16 @@ def test_best_settings_and_median_by_hand():
     assert curve.high[-1] - curve.y[-1] == curve.y[-1] - curve.low[-1] == 1
     assert curve.beside[-1] == np.median([1, 9, 4, 7, 2, 12, 3, 5, 6, 8, 0, 10])
     assert curve.y[0] == curve.beside[0] == 0
+
+
+def test_each_task_has_the_best_sixth_of_its_own_settings():
+    found = [a_run(float(i), i) for i in range(12)] + [a_run(float(i), i, env="walker") for i in range(6)]
+    jobs = [run.job for run in found]
+    curves = summaries.best_curves(jobs, found)
+    assert curves["fish"]["acer"].y[-1] == 10.5  # of 11 and 10
+    assert curves["walker"]["acer"].y[-1] == 5
+    assert {row["task"]: row["settings"] for row in summaries.control_table(jobs, found)} == {"fish": 12, "walker": 6}
+    assert "the best sixth of 6 to 12 settings" in summaries.meaning_of_curves(jobs)
 
 
 def test_seeds_of_a_setting_are_averaged_before_settings_compete():

@@ -42,7 +42,7 @@ def what(training):
         *(t.numpy().tobytes() for t in training.tensors().values()),
         *(a.tobytes() for a in arrays.values()),
         *blocks,
-        *(a.tobytes() for a in training.learner.rollout.state().values()),
+        *(a.tobytes() for a in training.learner.state().run.values()),
         state.encode(),
     ]
     training.close()

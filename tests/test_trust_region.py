@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from torch import Tensor
 
-from acer import algorithms, config, trust_region
+from acer import actor_learner, algorithms, config, trust_region
 from acer.distributions import Categorical, Gaussian, Statistic
 from acer.normalizer import RunningSize
 from acer.training import Training
-from acer.update import Batch, diagnostics, update
+from acer.update import Batch, Outcome, diagnostics, update
 from helpers import architecture, learner, random_batch
 
 FLOATS = st.floats(-100, 100, allow_subnormal=False)
@@ -198,10 +199,33 @@ def test_the_unit_is_the_running_size_of_the_critics_errors() -> None:
     other.restore(size.state())
     assert other.value == size.value
 
+    other.add(math.inf)  # an error whose square overflowed
+    assert other.value == size.value
+    with pytest.raises(ValueError, match="running size"):
+        other.restore(np.array([math.inf, 0.5]))
 
-@pytest.mark.parametrize(("unit", "follows"), [("rewards", False), ("errors", True)])
-def test_only_where_it_is_asked_for(unit: str, follows: bool) -> None:
-    training = Training(config.defaults("CartPole-v1", continuous=False, delta_unit=unit))
-    training.learner.iterate()
-    assert (training.learner.unit.value != 1) == follows
+
+@pytest.mark.parametrize(
+    ("algo", "unit", "follows"),
+    [("acer", "rewards", False), ("acer", "errors", True), ("no-trust-region", None, False)],
+)
+def test_updates_get_the_unit_that_was_asked_for(algo: str, unit: str | None, follows: bool, monkeypatch: Any) -> None:
+    """Every update has the errors of those before it, times √d."""
+    given, sizes = [], []
+
+    def spy(*args: Any) -> Outcome:
+        given.append(args[-1])
+        outcome = update(*args)
+        sizes.append(3 * float(outcome.squared_error))  # three joints
+        return outcome
+
+    monkeypatch.setattr(actor_learner, "update", spy)
+    chosen = {"delta_unit": unit} if unit else {}
+    training = Training(config.defaults("reacher3", continuous=True, preset="control", algo=algo, **chosen))
+    while len(given) < 8:
+        training.learner.iterate()
     training.close()
+    wanted = RunningSize()
+    for unit_given, size in zip(given, sizes, strict=True):
+        assert unit_given == (wanted.value if follows else 1)
+        wanted.add(size)

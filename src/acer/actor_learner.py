@@ -160,7 +160,7 @@ class ActorLearner:
         self.rollout = Rollout(env, config.trajectory_length, config.gamma, first)
         self.replay = Replay(config.replay_capacity, config.trajectory_length, env.count)
         self.replay_start = config.replay_start / configuration.team_size(config)
-        self.unit = RunningSize()  # of δ: the size of the critic's errors, or 1 if none are ever added
+        self.unit = RunningSize()  # of δ: the size of the critic's errors, or 1 as long as none are added
         self._skipped_in_a_row = 0  # updates whose gradient was not finite
         self.on_update: Callable[[dict[str, float]], None] | None = None
 
@@ -260,7 +260,7 @@ class ActorLearner:
             self.updates += 1
             if math.isfinite(norm):
                 home.push(home.gradient, learning_rate(config, self.steps))
-                if config.delta_unit == "errors":
+                if config.delta_unit == "errors" and config.trust_region == "projection":
                     self.unit.add(agent.distribution.dimensions * float(outcome.squared_error))
                 self._skipped_in_a_row = 0
             else:

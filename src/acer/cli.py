@@ -308,8 +308,8 @@ def experiment(
     else:
         if ray_address and jobs:
             raise SettingsError("--jobs is for runs on this machine; a Ray cluster starts what it has room for")
-        if draw and (ray_address or jobs):
-            raise SettingsError("--draw runs nothing: leave out --jobs and --ray-address")
+        if draw and (ray_address or jobs or threads != 1):
+            raise SettingsError("--draw runs nothing: leave out --jobs, --threads and --ray-address")
         runner = on_ray(ray_address) if ray_address else here(jobs or max(1, cores() // threads))
         try:
             result = run(name, scale, narrowing, out, threads, None if draw else runner, _say)
@@ -323,7 +323,8 @@ def experiment(
         complain(f"{job} failed: {error}")
     if result.failures:
         count = len(result.failures)
-        _say(f"{count} run{'s' * (count != 1)} failed; to try again, give the same command again")
+        again = "the same command without --draw" if draw else "the same command again"
+        _say(f"{count} run{'s' * (count != 1)} failed; to try again, give {again}")
         return FAILED
     return 0
 

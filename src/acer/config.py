@@ -157,7 +157,7 @@ class Config:
     """Where the networks run (CPUs, Section 4, are what acer is tuned for)."""
     threads: int = 0
     """Threads of each actor-learner, for its network and for its emulators or physics; 0 takes its share of the cores,
-    or 1 without convolutions (ours)."""
+    a network without convolutions 1 (ours)."""
     log_every: int = 2_000
     """Steps between rows of progress.csv (ours)."""
     eval_every: int = 0
@@ -256,7 +256,7 @@ MEANINGS: dict[str, tuple[Callable[[Config, bool], bool], str]] = {
     "truncation": (_has_q, "algorithms with a Q"),
     "tis_bound": (lambda c, _: c.algo in ("tis", "trust-tis"), "tis and trust-tis"),
     "delta": (lambda c, _: c.trust_region == "projection", "--trust-region projection"),
-    "delta_unit": (lambda c, _: c.trust_region != "none", "a trust region"),
+    "delta_unit": (lambda c, _: c.trust_region == "projection", "--trust-region projection"),
     "alpha": (lambda c, _: c.trust_region != "none", "a trust region"),
     "kl_weight": (lambda c, _: c.trust_region == "penalty", "--trust-region penalty"),
     "statistic": (lambda c, continuous: not continuous and c.trust_region != "none", "discrete actions, trust region"),

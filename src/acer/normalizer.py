@@ -73,6 +73,9 @@ class RunningSize:
         self.square, self.weight = 0.0, 0.0
 
     def add(self, mean_square: float) -> None:
+        """Takes in one more; one that overflowed is left out."""
+        if not math.isfinite(mean_square):
+            return
         self.square += (1 - self.decay) * (mean_square - self.square)
         self.weight += (1 - self.decay) * (1 - self.weight)
 
@@ -86,3 +89,5 @@ class RunningSize:
 
     def restore(self, state: NDArray[np.float64]) -> None:
         self.square, self.weight = map(float, state)
+        if not (0 <= self.square < math.inf and 0 <= self.weight <= 1):
+            raise ValueError(f"a running size of {self.square} and {self.weight}")

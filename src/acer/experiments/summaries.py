@@ -1,6 +1,7 @@
 """From runs to what is shown: curves over settings or games, and the rows of the tables beside the figures."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,24 +70,32 @@ def best_curve(of: Settings, planned: int) -> Curve:
     return Curve(of.x, mean, low, high, median)
 
 
+def planned_settings(jobs: Sequence[Job]) -> dict[str, int]:
+    """How many settings each task has."""
+    pairs = {(job.config.env, job.setting) for job in jobs}
+    return Counter(env for env, _ in pairs)
+
+
 def meaning_of_curves(jobs: Sequence[Job]) -> str:
     """What `best_curve` shows, in words for the figure."""
-    planned = len({job.setting for job in jobs})
-    count = statistics.best_count(planned)
-    if count > 1:
-        return f"line and band: mean and deviation of the best {count} of {planned} settings; dashed: median of all"
-    return f"line: the best of {planned} settings; band: the middle half of all; dashed: their median"
+    counts = sorted(set(planned_settings(jobs).values()))
+    planned = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(*counts)
+    best = {statistics.best_count(count) for count in counts}
+    if best == {1}:
+        return f"line: the best of {planned} settings; band: the middle half of all; dashed: their median"
+    which = f"best {best.pop()}" if len(best) == 1 else "best sixth"
+    return f"line and band: mean and deviation of the {which} of {planned} settings; dashed: median of all"
 
 
 def best_curves(jobs: Sequence[Job], runs: Sequence[Run]) -> dict[str, dict[str, Curve]]:
     """By task and method."""
-    planned = len({job.setting for job in jobs})
+    planned = planned_settings(jobs)
     groups = {key: over_settings(of) for key, of in _grouped(jobs, runs).items()}
     curves: dict[str, dict[str, Curve]] = {}
     for (env, method), of in groups.items():
         curves.setdefault(env, {})
         if of is not None:
-            curves[env][method] = best_curve(of, planned)
+            curves[env][method] = best_curve(of, planned[env])
     return curves
 
 
@@ -94,18 +103,17 @@ def control_table(jobs: Sequence[Job], runs: Sequence[Run]) -> Rows:
     """For each task and method, of the training's last episodes and of the evaluation: the paper's statistic, the
     median, and the interquartile mean with its 95 % bootstrap interval. Whichever the measure, the best are those by
     the training's last episodes."""
-    planned = len({job.setting for job in jobs})
-    count = statistics.best_count(planned)
+    planned = planned_settings(jobs)
     rows: Rows = []
     for (env, method), group in _grouped(jobs, runs).items():
         of = over_settings(group)
         failed = sum((job.config.env, job.method) == (env, method) for job in jobs) - len(group)
         for measure in ("training", "evaluation"):
-            row: dict[str, Any] = {"task": env, "method": method, "measure": measure, "settings": planned,
+            row: dict[str, Any] = {"task": env, "method": method, "measure": measure, "settings": planned[env],
                                    "failed": failed}  # fmt: skip
             if of is not None:
                 values = of.final if measure == "training" else of.evaluation
-                best = values[statistics.best(of.final, count)]
+                best = values[statistics.best(of.final, statistics.best_count(planned[env]))]
                 row |= {"best": len(best), "best_mean": float(best.mean()), "best_std": float(best.std()),
                         "median": float(np.median(values)), **_interquartile(values)}  # fmt: skip
             rows.append(row)

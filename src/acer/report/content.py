@@ -40,7 +40,7 @@ METRICS: dict[str, tuple[str, str]] = {
 }
 """Columns of progress.csv that are drawn: their title, and what they are."""
 
-AGENT_SETTINGS = ("replay_ratio", "on_policy", "returns", "trust_region", "statistic")
+AGENT_SETTINGS = ("replay_ratio", "on_policy", "returns", "trust_region", "delta_unit", "statistic")
 """Settings that make another agent of the same algorithm, where runs on one environment differ in them."""
 
 KINDS = {".png": "image/png", ".svg": "image/svg+xml", ".mp4": "video/mp4"}

@@ -1,0 +1,20 @@
+"""Runs that a benchmark trains: from their beginning, or from where they stopped."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from acer.logs import read
+
+COMMAND = [sys.executable, "-m", "acer"]
+
+
+def train(out: Path, env: str, steps: int, *flags: str) -> None:
+    """Trains the run in `out` to that many steps; one that has them stays as it is."""
+    progress = out / "progress.csv"
+    rows = read(progress) if progress.exists() else []
+    if rows and int(rows[-1]["steps"]) >= steps:
+        return
+    begun = (out / "config.json").exists()
+    command = ["resume", str(out)] if begun else ["train", env, "--out", str(out), *flags]
+    subprocess.run([*COMMAND, *command, "--steps", str(steps), "--quiet"], check=True)
