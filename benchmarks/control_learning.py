@@ -2,7 +2,7 @@
 
     python benchmarks/control_learning.py              all runs, as many at once as there are cores
     python benchmarks/control_learning.py walker fish  only these tasks
-    python benchmarks/control_learning.py --collect    writes results/control/ from the runs as they stand
+    python benchmarks/control_learning.py --collect    writes results/control/ from the runs that are finished
 
 Each run is `acer train TASK --seed S --steps N --threads 1`; runs live in runs/control/ and go on where they stopped.
 What counts is measured in 30 episodes with the mode action, on seeds that were not trained on; the median seed has to
@@ -23,15 +23,15 @@ import numpy as np
 
 from acer import ACER
 from acer.envs.control import EPISODE, ControlVectorEnv, Fish, Humanoid, rotation
-from acer.logs import column_pairs
+from acer.logs import column_pairs, read
 from acer.machine import cores
-from runs import COMMAND, train
+from runs import COMMAND, steps_of, train
 from table import write
 
 SEEDS = 3
 # Steps, what is measured, least and aim.
 TASKS = {
-    "cartpole-swingup": (3_000_000, "rewarded steps of 500", 100.0, 250.0),
+    "cartpole-swingup": (2_000_000, "rewarded steps of 500", 100.0, 250.0),
     "reacher3": (2_000_000, "share of steps on target after step 100", 0.3, 0.6),
     "cheetah": (2_000_000, "m/s after step 100", 2.0, 4.0),
     "fish": (2_000_000, "final distance in m", 0.2, 0.1),
@@ -41,6 +41,7 @@ TASKS = {
 COLUMNS = ["task", "seed", "steps", "seconds", "eval_mean", "measure", "measured", "error_size",
            "trust_region_active", "kl", "trace"]  # fmt: skip
 RUNS, RESULTS = Path("runs/control"), Path("results/control")
+TABLE = RESULTS / "learning.csv"
 
 
 def run(task: str, seed: int) -> None:
@@ -104,23 +105,25 @@ def last_quarter(progress: Path) -> list[float]:
 
 
 def collect() -> None:
-    """Writes table, curves and film strips of the runs that have a checkpoint."""
+    """Writes table, curves and film strips of the runs that are finished; what is there of others stays."""
     RESULTS.mkdir(parents=True, exist_ok=True)
+    known = {(row["task"], int(row["seed"])): list(row.values()) for row in read(TABLE)} if TABLE.exists() else {}
     rows = []
     figure, panels = plt.subplots(2, 3, figsize=(12, 6.4), layout="constrained")
-    for (task, (_, what, least, aim)), panel in zip(TASKS.items(), panels.flat, strict=True):
+    for (task, (steps, what, least, aim)), panel in zip(TASKS.items(), panels.flat, strict=True):
         found = {}
         for seed in range(SEEDS):
-            out = RUNS / f"{task}-{seed}"
-            if not (out / "checkpoints" / "LATEST").exists():
-                continue
-            progress = column_pairs(out / "progress.csv", "steps")
-            panel.plot(*zip(*progress, strict=True), linewidth=1.2, label=f"seed {seed}")
-            (RESULTS / f"{task}-{seed}.csv").write_bytes((out / "progress.csv").read_bytes())
-            found[seed], mean = measure(task, out)
-            seconds = column_pairs(out / "progress.csv", "seconds")[-1][0]
-            figures = [int(progress[-1][0]), round(seconds), round(mean, 1), what, round(found[seed], 3)]
-            rows.append([task, seed, *figures, *last_quarter(out / "progress.csv")])
+            out, curve = RUNS / f"{task}-{seed}", RESULTS / f"{task}-{seed}.csv"
+            if steps_of(out) >= steps:
+                curve.write_bytes((out / "progress.csv").read_bytes())
+                measured, mean = measure(task, out)
+                seconds = column_pairs(curve, "seconds")[-1][0]
+                figures = [steps_of(out), round(seconds), round(mean, 1), what, round(measured, 3)]
+                known[task, seed] = [task, seed, *figures, *last_quarter(curve)]
+            if (task, seed) in known:
+                rows.append(known[task, seed])
+                found[seed] = float(rows[-1][COLUMNS.index("measured")])
+                panel.plot(*zip(*column_pairs(curve, "steps"), strict=True), linewidth=1.2, label=f"seed {seed}")
         panel.set_title(task, fontsize=10)
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
@@ -132,19 +135,21 @@ def collect() -> None:
                 f"{task:<18} {what}: {', '.join(f'{v:.3f}' for v in found.values())}  marks {least} / {aim}  {reached}"
             )
             seed = min(found, key=lambda s: abs(found[s] - middle))
-            strip = RESULTS / f"{task}.png"
-            subprocess.run([*COMMAND, "record", str(RUNS / f"{task}-{seed}"), "--output", str(strip)], check=False)
+            if steps_of(RUNS / f"{task}-{seed}") >= steps:
+                command = ["record", str(RUNS / f"{task}-{seed}"), "--output", str(RESULTS / f"{task}.png")]
+                subprocess.run([*COMMAND, *command], check=False)
     figure.supxlabel("environment steps", fontsize=9)
     figure.supylabel("return while training (last 100 episodes)", fontsize=9)
     figure.savefig(RESULTS / "learning.png", dpi=130)
-    write(RESULTS / "learning.csv", COLUMNS, rows)
+    write(TABLE, COLUMNS, rows)
 
 
 def main() -> None:
     names = [name for name in sys.argv[1:] if not name.startswith("-")] or list(TASKS)
     if "--collect" not in sys.argv:
         with ThreadPoolExecutor(cores()) as pool:
-            list(pool.map(lambda job: run(*job), [(task, seed) for seed in range(SEEDS) for task in names]))
+            jobs = [(task, seed) for seed in range(SEEDS) for task in reversed(names)]  # those that take longest first
+            list(pool.map(lambda job: run(*job), jobs))
     collect()
 
 

@@ -9,11 +9,16 @@ from acer.logs import read
 COMMAND = [sys.executable, "-m", "acer"]
 
 
-def train(out: Path, env: str, steps: int, *flags: str) -> None:
-    """Trains the run in `out` to that many steps; one that has them stays as it is."""
+def steps_of(out: Path) -> int:
+    """How far the run in `out` has come."""
     progress = out / "progress.csv"
     rows = read(progress) if progress.exists() else []
-    if rows and int(rows[-1]["steps"]) >= steps:
+    return int(rows[-1]["steps"]) if rows else 0
+
+
+def train(out: Path, env: str, steps: int, *flags: str) -> None:
+    """Trains the run in `out` to that many steps; one that has them stays as it is."""
+    if steps_of(out) >= steps:
         return
     begun = (out / "config.json").exists()
     command = ["resume", str(out)] if begun else ["train", env, "--out", str(out), *flags]

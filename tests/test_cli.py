@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from acer import ACER, logs, training
+from acer.config import PRESETS
 
 SHORT = ["--steps", "700", "--log-every", "200", "--hidden", "16", "--eval-episodes", "3", "--replay-start", "320"]
 HERE = str(Path(__file__).parent)
@@ -450,5 +451,5 @@ def test_help_answers_everywhere(call):
     assert "--learning-rate" in out
     code, out, _ = call("train", "fish", "--help")
     assert code == 0
-    assert "0.0003" in out  # of the preset that fish trains with
+    assert str(PRESETS["control"]["any"]["learning_rate"]) in out  # of the preset that fish trains with
     assert "CartPole-v1" in call("envs")[1]

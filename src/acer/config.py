@@ -207,8 +207,8 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "control": {
         "any": {"replay_capacity": 5_000, "trajectory_length": 50, "truncation": 5.0, "delta": 1.0, "alpha": 0.995,
                 "hidden": (256, 256), "advantage_hidden": 128, "sigma": 0.3, "sdn_samples": 5, "steps": 2_000_000,
-                "learning_rate": 5e-4, "delta_unit": "errors", "normalize_observations": True, "reward_scale": 0.1,
-                "on_policy": False, "shared_torso": False},
+                "learning_rate": 5e-4, "learning_rate_decay": "linear", "delta_unit": "errors", "reward_scale": 0.1,
+                "normalize_observations": True, "on_policy": False, "shared_torso": False},
         "discrete": {"entropy_weight": 0.001},
         "continuous": {"entropy_weight": 0.0},
     },
