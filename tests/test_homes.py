@@ -73,13 +73,13 @@ def actors(of: int) -> list[int]:
 # ------------------------------------------------------------------ the same learning
 
 
-@pytest.mark.parametrize(("env", "steps"), [("CartPole-v1", 800), ("Pendulum-v1", 2_000)])
+@pytest.mark.parametrize(("env", "steps", "unit"), [("CartPole-v1", 800, "rewards"), ("Pendulum-v1", 2_000, "errors")])
 @pytest.mark.parametrize("home", ["shared", "ray"])
-def test_one_actor_learns_the_same_in_every_home(env, steps, home, cluster):
+def test_one_actor_learns_the_same_in_every_home(env, steps, unit, home, cluster):
     """With one actor and without overlap: 50 updates and more give the same parameters, in fact to the bit."""
-    local = ACER(env, seed=3, **SMALL).learn(steps)
+    local = ACER(env, seed=3, delta_unit=unit, **SMALL).learn(steps)
     without_overlap = {"overlap": False} if home == "ray" else {}
-    other = ACER(env, seed=3, home=home, actors=1, **without_overlap, **SMALL).learn(steps)
+    other = ACER(env, seed=3, delta_unit=unit, home=home, actors=1, **without_overlap, **SMALL).learn(steps)
     mine, its = local._training.home, other._training.home
     assert local._training.meter.updates == other._training.meter.updates >= 50
     assert local.steps == other.steps
