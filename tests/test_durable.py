@@ -306,11 +306,13 @@ def test_the_best_by_evaluation_is_kept(tmp_path):
             evaluation.returns[:] = [100 - training.steps / 100] * len(evaluation.returns)
 
     settings = {**SMALL, "eval_every": 200, "checkpoint_every": 100, "keep_checkpoints": 1}
-    ACER("CartPole-v1", **settings).learn(900, out=tmp_path / "run", callbacks=[Falling()])
+    model = ACER("CartPole-v1", **settings).learn(900, out=tmp_path / "run", callbacks=[Falling()])
     names = [path.name for path in checkpoint._numbered(tmp_path / "run" / "checkpoints")]
     assert len(names) == 2 and 200 <= int(names[1]) < 300
     assert ACER.load(tmp_path / "run", best=True)._training.config.env == "CartPole-v1"
     assert checkpoint.find(tmp_path / "run", print, best=True)[0].name == names[1]
+    model.learn(500, out=tmp_path / "other", callbacks=[Falling()])  # whose best is its own
+    assert 900 < int(checkpoint.find(tmp_path / "other", print, best=True)[0].name) < 1_200
 
 
 def test_saving_by_time(tmp_path):

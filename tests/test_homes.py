@@ -111,6 +111,27 @@ def test_overlap_learns_with_parameters_that_lack_the_last_update(cluster):
     assert model.evaluate(2).mean > 0
 
 
+def test_what_is_saved_in_mid_run_is_what_was_learnt(tmp_path):
+    class Save(Callback):
+        def on_rollout(self, training, report):
+            model.save(tmp_path / "model")
+            return training.steps < 600
+
+    model = ACER("CartPole-v1", home="shared", actors=1, **SMALL)
+    first = model._training.home.theta.clone()
+    model.learn(2_000, callbacks=[Save()])
+    assert not torch.equal(ACER.load(tmp_path / "model")._training.home.theta, first)
+
+
+def test_a_directory_that_is_refused_leaves_no_crew_behind(tmp_path):
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "file").touch()
+    model = ACER("CartPole-v1", home="shared", actors=1, **SMALL)
+    with pytest.raises(SettingsError, match="is not empty"):
+        model.learn(100, out=tmp_path / "used")
+    assert model.learn(600, out=tmp_path / "new").steps >= 600
+
+
 def test_a_learner_that_goes_on_keeps_its_memory():
     model = ACER("CartPole-v1", home="shared", actors=2, **SMALL).learn(1_000)
     first = [len(part.replay["block_sizes"]) for part in model._training._parts]
@@ -335,6 +356,31 @@ def test_a_lost_holder_sends_the_run_back_to_its_checkpoint(cluster, tmp_path, c
     assert steps == sorted(set(steps))
     episodes = sum(1 for _ in (tmp_path / "run" / "episodes.csv").open()) - 1
     assert episodes == model._training.meter.episodes
+
+
+def test_a_lost_holder_does_not_begin_another_ray(tmp_path):
+    """A Ray that the run itself started ends with its crew; going on starts one again, and ends that, too."""
+    (tmp_path / "script.py").write_text("""
+import ray
+from acer import ACER, Callback
+
+class Kill(Callback):
+    done = False
+    def on_rollout(self, training, report):
+        if training.steps > 600 and not self.done:
+            self.done = True
+            ray.kill(training._crew._holder)
+
+if __name__ == "__main__":
+    model = ACER("CartPole-v1", home="ray", actors=1, environments=4, hidden=(16,), checkpoint_every=200)
+    killing = Kill()
+    model.learn(1_200, out="run", callbacks=[killing])
+    assert killing.done and model._training.steps >= 1_200
+    assert not ray.is_initialized()
+""")
+    result = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=240,
+                            check=False)  # fmt: skip
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.slow

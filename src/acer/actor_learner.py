@@ -118,6 +118,7 @@ class Report:
     steps: int  # live environment steps
     total: int  # T after it, the steps of all actor-learners
     updates: int
+    skipped: int  # of them, those left out because their gradient was not finite
     replays: int  # Poisson draw
     episodes: list[tuple[float, int]]  # return and length of each that ended
     diagnostics: dict[str, float]  # means over the updates that were measured
@@ -151,7 +152,7 @@ class ActorLearner:
     def __init__(self, agent: Agent, env: EnvBatch, seeds: np.random.SeedSequence) -> None:
         config = agent.config
         self.agent = agent
-        self.updates = 0
+        self.updates = self.skipped = 0
         env_seeds, acting, replaying, learning = seeds.spawn(4)
         self.rngs = {"act": np.random.default_rng(acting), "replay": np.random.default_rng(replaying),
                      "learn": np.random.default_rng(learning)}  # fmt: skip
@@ -221,7 +222,7 @@ class ActorLearner:
         steps = int(trajectory.live.sum())
         home.count(steps)
 
-        before = self.updates
+        updates, skipped = self.updates, self.skipped
         seen = Summary()
         if config.on_policy:
             self._learn(trajectory, seen, on_policy=True)
@@ -231,7 +232,8 @@ class ActorLearner:
             replays = self.draw_replays()
             for _ in range(replays):
                 self._learn(self.replay.sample(self.rngs["replay"], config.environments), seen)
-        return Report(steps, home.steps, self.updates - before, replays, episodes, seen.values())
+        made, left_out = self.updates - updates, self.skipped - skipped
+        return Report(steps, home.steps, made, left_out, replays, episodes, seen.values())
 
     def draw_replays(self) -> int:
         """How often this iteration replays."""
@@ -265,6 +267,7 @@ class ActorLearner:
                 self._skipped_in_a_row = 0
             else:
                 home.skip()
+                self.skipped += 1
                 self._skipped_in_a_row += 1
                 if self._skipped_in_a_row >= config.most_skipped:
                     raise LearningFault(

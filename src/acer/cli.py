@@ -22,7 +22,7 @@ import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from acer import __version__
-from acer.config import Config, defaults, flag_name, from_dict, read_file, to_json
+from acer.config import Config, defaults, from_dict, need_replay, read_file, to_json
 from acer.display import complain, errors, warn
 from acer.errors import AcerError, SettingsError, in_one_line
 from acer.experiments.plans import Name, Narrowing, Scale, numbers
@@ -53,13 +53,11 @@ def train(args: list[str]) -> int:
     flags, given = _parse_given(args)
     config = _combined(read_file(flags.config) if flags.config else {}, given)
 
-    from acer.model import claim
     from acer.training import Training
 
     out = flags.out or Path("runs") / f"{_file_name(config.env)}-{config.algo}-{config.seed}"
-    training = Training(config, directory=out)
-    training.open()  # before the directory is made: a mistake leaves nothing behind
-    claim(out, training.config)
+    training = Training(config)
+    training.begin(out)
     _say(
         f"Training {config.algo} on {config.env} for {config.steps:,} steps "
         f"(preset {config.preset}, seed {config.seed}) in {out}"
@@ -102,9 +100,7 @@ def _combined(file: dict[str, Any], flags: dict[str, Any]) -> Config:
         file = {name: value for name, value in file.items() if value != old.get(name)}
     rest = {name: value for name, value in (file | flags).items() if name not in ("env", "preset", "algo")}
     config = base(chosen, **rest)
-    for name in ("replay_capacity", "replay_start"):  # a file may have them, for another algorithm
-        if name in flags and not config.replay_ratio:
-            raise SettingsError(f"{flag_name(name)} has no meaning here: it is for replay; leave it out")
+    need_replay(config, flags)
     return config
 
 
@@ -129,7 +125,8 @@ def resume(
     Args:
         directory: Directory of the run, or of one of its checkpoints to go back to.
         env: The environment, if it is code of your own (module:Class): a file's word is not enough to run it.
-        steps: Train to this many steps instead of the run's own number.
+        steps: Train to this many steps instead of the run's own number; a learning rate that falls to 0 then does so
+            over all of them, and is what it would be there.
         device: Where the networks run now, if not where they ran before.
         quiet: No progress display.
     """

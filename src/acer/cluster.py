@@ -4,6 +4,7 @@ Ray places them, starts again what dies, and carries gradients and parameters th
 trusts whoever can reach it: see the README.
 """
 
+import copy
 import logging
 import math
 import os
@@ -54,7 +55,7 @@ class Values:
     theta_a: Array
     steps: int  # T
     updates: int  # of all actor-learners so far
-    staleness: int  # of the update that this answers: those by others since its actor-learner pulled
+    staleness: int  # of the update that this answers: those since the parameters that it was computed from
     moments: Array | None
 
 
@@ -201,10 +202,8 @@ class Worker:
                 reports.append(self.learner.iterate())
             self.learner.agent.home.flush()  # type: ignore[attr-defined]
             return reports
-        except RayError:
-            return Death(LOST)
         except Exception as error:
-            death = Death.by(error)
+            death = Death(LOST) if isinstance(error, RayError) else Death.by(error)
             if self.learner is not None:
                 with suppress(Exception):
                     self.learner.agent.home.flush()  # type: ignore[attr-defined]
@@ -317,6 +316,7 @@ class Cluster(Team):
                     self.fetch()  # the steps are done, or another's are not yet reported
         reports = [what for _, what in news if isinstance(what, Report)]
         self.home.steps = max([self.home.steps, *(report.total for report in reports)])
+        self.home.skipped += sum(report.skipped for report in reports)
         return news
 
     def _answers(self, seconds: float) -> list[tuple[int, list[Report] | Death]]:
@@ -335,12 +335,13 @@ class Cluster(Team):
         if asked is None:
             return None
         try:
-            return ray.get(asked, timeout=max(0.0, until - time.monotonic()))  # type: ignore[no-any-return]
+            part = ray.get(asked, timeout=max(0.0, until - time.monotonic()))
         except GetTimeoutError:
             warn(f"an actor-learner did not come to a trajectory's end in {PATIENCE:.0f} s: its memory is not saved")
             return None
         except RayError:
             return None
+        return copy.deepcopy(part)  # type: ignore[no-any-return]  # out of Ray's store, which the run may outlive
 
 
 def _answer(call: Any) -> list[Report] | Death:

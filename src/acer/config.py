@@ -14,7 +14,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -113,7 +113,8 @@ class Config:
     learning_rate: float = 7e-4
     """Step size of RMSProp (10^-4 to 10^-3.3 in control, Section 6; ours elsewhere)."""
     learning_rate_decay: Literal["none", "linear"] = "none"
-    """Whether the learning rate falls to 0 over the run (not annealed, Section 4)."""
+    """Whether the learning rate falls to 0 over the run's steps, whatever their number is made later (not annealed,
+    Section 4)."""
     rmsprop_decay: float = 0.99
     """Decay of RMSProp's mean of squares (A3C's; ours)."""
     rmsprop_epsilon: float = 1e-6
@@ -243,6 +244,14 @@ def defaults(env: str, continuous: bool, preset: str = "classic", algo: str = "a
         if getattr(config, name) != getattr(base, name) and not meant(config, continuous):
             raise SettingsError(f"{flag_name(name)} has no meaning here: it is for {when}; leave it out")
     return config
+
+
+def need_replay(config: Config, given: Collection[str]) -> None:
+    """Refuses the memory's settings, if they were given by hand, for an agent without one. (A file may have them, for
+    another algorithm.)"""
+    for name in ("replay_capacity", "replay_start"):
+        if name in given and not config.replay_ratio:
+            raise SettingsError(f"{flag_name(name)} has no meaning here: it is for replay; leave it out")
 
 
 def _has_q(config: Config, continuous: bool) -> bool:

@@ -352,7 +352,7 @@ class Processes(Team):
                 news.append(self._sort(*self._inbox.get_nowait()))
         except queue.Empty:
             pass
-        self.home.steps = self.memory.steps
+        self.memory.fetch_counts(self.home)
         return [(actor, what) for actor, what in news if not isinstance(what, Part)]
 
     def _sort(self, actor: int, news: Any) -> tuple[int, Any]:

@@ -33,6 +33,7 @@ class ACER:
         configuration.check_names(settings)
         preset = preset or preset_of(env)
         config = configuration.defaults(name, action.continuous, preset, algo, **settings)
+        configuration.need_replay(config, settings)
         self._adopt(Training(config, env))
 
     def _adopt(self, training: Training) -> None:
@@ -62,7 +63,10 @@ class ACER:
         callbacks: Sequence[Callback] = (),
         progress: bool = False,
     ) -> Self:
-        """Trains for `steps` more steps (by default to `config.steps`); with `out`, logs and checkpoints go there."""
+        """Trains for `steps` more steps (by default to `config.steps`); with `out`, logs and checkpoints go there.
+
+        A learning rate that falls to 0 does so by the end of each call.
+        """
         training = self._training
         if steps is not None:
             if steps < 1:
@@ -70,9 +74,7 @@ class ACER:
             training.set_config(extend(self.config, self.steps + steps))
         training.callbacks = callbacks
         if out is not None:
-            training.open()  # before the directory is made: a mistake leaves nothing behind
-            claim(Path(out), training.config)
-            training.directory = Path(out)
+            training.begin(Path(out))
         training.stopping = training.interrupted = False
         training.run(shown=progress)
         if training.interrupted:
@@ -115,6 +117,7 @@ class ACER:
             raise CheckpointError(f"{path} exists and is not a saved model; choose another path")
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
         training = self._training
+        training.fetch()
         checkpoint.write(path, checkpoint.Snapshot(training.tensors(), training.state()))
 
     @classmethod
@@ -145,16 +148,3 @@ class ACER:
     def close(self) -> None:
         """Ends the environments."""
         self._training.close()
-
-
-def claim(directory: Path, config: Config) -> None:
-    """Takes an output directory for a new run; one that is in use is never overwritten."""
-    try:
-        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-            run = (directory / "config.json").is_file()
-            hint = f"; to go on with it: acer resume {directory}" if run else ""
-            raise SettingsError(f"{directory} exists and is not empty: choose another --out{hint}")
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "config.json").write_text(configuration.to_json(config))
-    except OSError as error:
-        raise SettingsError(f"cannot write to {directory}: {error.strerror}; choose another --out") from None

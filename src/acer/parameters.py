@@ -52,7 +52,7 @@ class Home(Protocol):
 
     gradient: Tensor  # dθ of this actor-learner
     moments: Moments | None  # running normalisation of observations
-    staleness: int  # updates by others between the last pull and the last push
+    staleness: int  # updates between the pull that the last push was computed from and that push
 
     @property
     def steps(self) -> int:
@@ -161,11 +161,15 @@ class Memory:
         """T."""
         return int(self.counts[:, 0].sum())
 
+    def fetch_counts(self, home: Local) -> None:
+        """Copies what all actor-learners have counted."""
+        home.steps, home.skipped = self.steps, int(self.counts[:, 2].sum())
+
     def fetch(self, home: Local) -> None:
         """Copies everything into a home of the calling process."""
         for mine, shared in ((home.theta, self.theta), (home.theta_a, self.theta_a), (home.square, self.square)):
             mine.copy_(shared)
-        home.steps, home.skipped = self.steps, int(self.counts[:, 2].sum())
+        self.fetch_counts(home)
         if home.moments is not None:
             home.moments = self.moments_of_all(home.moments)
 

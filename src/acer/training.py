@@ -109,6 +109,22 @@ class Training:
         if self._crew is None:
             self._crew = self._make_crew()
 
+    def begin(self, directory: Path) -> None:
+        """Takes an empty directory for a new run; a mistake leaves nothing behind."""
+        self.open()
+        try:
+            claim(directory, self.config)
+        except SettingsError:
+            self.dismiss()
+            raise
+        self.directory, self.best = directory, -math.inf
+
+    def dismiss(self) -> None:
+        """Ends what is left of the crew; the next run has another."""
+        crew, self._crew = self._crew, None
+        if crew is not None:
+            crew.kill()
+
     def _make_crew(self) -> Crew:
         config, seeds = self.config, self._learner_seeds
         if config.home == "local":
@@ -177,10 +193,15 @@ class Training:
                 self._go_back(error)
 
     def _run(self, shown: bool) -> None:
-        config = self.config
         self.open()
-        crew = self._crew
-        assert crew is not None
+        assert self._crew is not None
+        try:
+            self._employ(self._crew, shown)
+        finally:
+            self.dismiss()
+
+    def _employ(self, crew: Crew, shown: bool) -> None:
+        config = self.config
         began, before = time.perf_counter(), self.seconds
         with _alone_in(self.directory), self._writing() as logs, _stop_on_signals(self), Display(
             config.env, config.steps, self.steps, shown
@@ -217,8 +238,6 @@ class Training:
                         self.checkpoint(best)
                         last_save = now
             except HolderLost:
-                self._crew = None
-                crew.kill()
                 whole = False
                 raise
             except (EnvironmentFault, LearningFault) as error:
@@ -229,14 +248,13 @@ class Training:
                 try:
                     if whole:
                         self._take(crew.stop(), logs)
-                        self._fetch()
+                        self.fetch()
                         if self._checkpointed < self.steps:
                             self.checkpoint()
                         if config.home != "local":
                             self._parts = crew.parts()
                 finally:
-                    self._crew = None
-                    crew.kill()
+                    self.dismiss()
                 self.seconds = before + time.perf_counter() - began
                 # What ends a run is not part of it: if it goes on, these rows give way to those of a run that never
                 # stopped.
@@ -263,8 +281,8 @@ class Training:
             finally:
                 self._rows, self._logs = logs.rows(), None
 
-    def _fetch(self) -> None:
-        """Brings the parameters from their home, if that is elsewhere."""
+    def fetch(self) -> None:
+        """Brings the parameters from their home, if that is elsewhere: until then `agent` has older ones."""
         if self._crew is not None:
             self._crew.fetch()
             self.agent.use_moments()
@@ -300,7 +318,7 @@ class Training:
             root = self._evaluation_seeds
             seeds = np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, self.evaluations))
             self.evaluations += 1
-        self._fetch()
+        self.fetch()
         result = evaluate(
             self.agent,
             self._evaluation_env,
@@ -361,7 +379,7 @@ class Training:
         """The whole run at this moment, copied; without `fetch`, with the parameters that were fetched last."""
         parts = self._parts
         if fetch:
-            self._fetch()
+            self.fetch()
         if self._crew is not None:
             parts = self._crew.parts()
         elif "learner" in vars(self):
@@ -460,6 +478,19 @@ class Training:
         for callback in self.callbacks:
             if callback.on_update(self, diagnostics) is False:
                 self.stopping = True
+
+
+def claim(directory: Path, config: Config) -> None:
+    """Takes an output directory for a new run; one that is in use is never overwritten."""
+    try:
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            run = (directory / "config.json").is_file()
+            hint = f"; to go on with it: acer resume {directory}" if run else ""
+            raise SettingsError(f"{directory} exists and is not empty: choose another --out{hint}")
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "config.json").write_text(configuration.to_json(config))
+    except OSError as error:
+        raise SettingsError(f"cannot write to {directory}: {error.strerror}; choose another --out") from None
 
 
 def config_of(where: Path, state: dict[str, Any], device: str | None = None) -> Config:

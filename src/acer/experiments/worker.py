@@ -23,7 +23,6 @@ from acer.callbacks import Callback
 from acer.errors import CheckpointError, described
 from acer.experiments import runs
 from acer.experiments.plans import Job, from_json
-from acer.model import claim
 from acer.training import Training
 
 FAILED, STOPPED = 3, 130
@@ -61,8 +60,8 @@ def take_up(job: Job, directory: Path) -> Training:
         except CheckpointError as error:
             raise CheckpointError(f"{error}; to begin this run again, remove {directory}") from None
     shutil.rmtree(directory, ignore_errors=True)
-    training = Training(job.config, directory=directory)
-    claim(directory, training.config)
+    training = Training(job.config)
+    training.begin(directory)
     return training
 
 
