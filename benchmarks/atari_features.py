@@ -6,8 +6,6 @@ Two runs of the `atari` preset (learning rate 1e-4) that differ in --normalize-o
 from each one's replay memory go through its network. Ten minutes on two cores.
 """
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +13,7 @@ import torch
 
 from acer.training import Training
 from acer.update import Seen
+from runs import train
 from table import write
 
 RUNS, FILE = Path("runs/features"), Path("results/atari/features.csv")
@@ -53,10 +52,7 @@ def main() -> None:
     rows = []
     for name, flag in (("bytes / 255", "--no-normalize-observations"), ("centred", "--normalize-observations")):
         out = RUNS / flag.strip("-")
-        if not out.exists():
-            flags = ["--learning-rate", "1e-4", flag, "--eval-episodes", "1", "--eval-limit", "10", "--quiet"]
-            command = [sys.executable, "-m", "acer", "train", "pong", "--steps", "50000", "--out", str(out), *flags]
-            subprocess.run(command, check=True)
+        train(out, "pong", 50_000, "--learning-rate", "1e-4", flag, "--eval-episodes", "1", "--eval-limit", "10")
         rows.append([name, *(round(value, 3) for value in look(out))])
         print(*rows[-1], sep="\t", flush=True)
     write(FILE, COLUMNS, rows)

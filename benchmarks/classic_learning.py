@@ -19,8 +19,9 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from acer.logs import column_pairs
+from acer.logs import column_pairs, read
 from acer.machine import cores
+from runs import COMMAND, steps_of, train
 from table import write
 
 # Environment, steps (a run ends with the iteration that reaches them, at most 320 later), seeds, mark.
@@ -31,39 +32,37 @@ MARKS = [
     ("LunarLanderContinuous-v3", 999_000, 3, 200.0),
 ]
 RUNS, RESULTS = Path("runs/classic"), Path("results/classic")
-ACER = [sys.executable, "-m", "acer"]
+TABLE = RESULTS / "learning.csv"
+COLUMNS = ["env", "seed", "steps", "seconds", "eval_mean", "eval_std", "mark", "reached"]
 
 
 def run(env: str, steps: int, seed: int) -> None:
     out = RUNS / f"{env}-{seed}"
-    if not (out / "config.json").exists():
-        command = [*ACER, "train", env, "--seed", str(seed), "--steps", str(steps), "--out", str(out), "--quiet"]
-    else:
-        command = [*ACER, "resume", str(out), "--quiet"]
-    subprocess.run(command, check=True)
+    train(out, env, steps, "--seed", str(seed))
     if not (out / "eval.json").exists():
-        command = [*ACER, "eval", str(out), "--episodes", "100", "--seed", "1000", "--json"]
+        command = [*COMMAND, "eval", str(out), "--episodes", "100", "--seed", "1000", "--json"]
         (out / "eval.json").write_text(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def collect() -> None:
-    """Writes results/classic/ from the runs that are finished."""
+    """Writes results/classic/ from the runs that are finished; what is there of others stays."""
     RESULTS.mkdir(parents=True, exist_ok=True)
+    known = {(row["env"], int(row["seed"])): list(row.values()) for row in read(TABLE)} if TABLE.exists() else {}
     rows = []
     figure, axes = plt.subplots(2, 2, figsize=(10, 6.4), layout="constrained")
     for (env, _, seeds, mark), panel in zip(MARKS, axes.flat, strict=True):
         for seed in range(seeds):
-            out = RUNS / f"{env}-{seed}"
-            if not (out / "eval.json").exists():
-                continue
-            progress = column_pairs(out / "progress.csv", "steps")
-            panel.plot(*zip(*progress, strict=True), linewidth=1.2, label=f"seed {seed}")
-            (RESULTS / f"{env}-{seed}.csv").write_bytes((out / "progress.csv").read_bytes())
-            result = json.loads((out / "eval.json").read_text())
-            seconds = column_pairs(out / "progress.csv", "seconds")[-1][0]
-            mean, std = round(result["mean"], 1), round(result["std"], 1)
-            reached = "yes" if result["mean"] >= mark else "no"
-            rows.append([env, seed, int(progress[-1][0]), round(seconds), mean, std, mark, reached])
+            out, curve = RUNS / f"{env}-{seed}", RESULTS / f"{env}-{seed}.csv"
+            if (out / "eval.json").exists():
+                curve.write_bytes((out / "progress.csv").read_bytes())
+                result = json.loads((out / "eval.json").read_text())
+                seconds = column_pairs(curve, "seconds")[-1][0]
+                mean, std = round(result["mean"], 1), round(result["std"], 1)
+                reached = "yes" if result["mean"] >= mark else "no"
+                known[env, seed] = [env, seed, steps_of(out), round(seconds), mean, std, mark, reached]
+            if (env, seed) in known:
+                rows.append(known[env, seed])
+                panel.plot(*zip(*column_pairs(curve, "steps"), strict=True), linewidth=1.2, label=f"seed {seed}")
         panel.axhline(mark, color="grey", linestyle=":", linewidth=1)
         panel.set_title(env, fontsize=10)
         panel.grid(alpha=0.3)
@@ -71,9 +70,7 @@ def collect() -> None:
     figure.supxlabel("environment steps")
     figure.supylabel("return while training (last 100 episodes); dotted: mark")
     figure.savefig(RESULTS / "learning.png", dpi=130)
-    write(
-        RESULTS / "learning.csv", ["env", "seed", "steps", "seconds", "eval_mean", "eval_std", "mark", "reached"], rows
-    )
+    write(TABLE, COLUMNS, rows)
     for row in rows:
         print(*row, sep="\t")
 

@@ -105,9 +105,11 @@ def last_quarter(progress: Path) -> list[float]:
 
 
 def collect() -> None:
-    """Writes table, curves and film strips of the runs that are finished; what is there of others stays."""
+    """Writes table, curves and film strips of the runs that are finished; what is there of others as long stays."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    known = {(row["task"], int(row["seed"])): list(row.values()) for row in read(TABLE)} if TABLE.exists() else {}
+    there = read(TABLE) if TABLE.exists() else []
+    long = [row for row in there if int(row["steps"]) >= TASKS[row["task"]][0]]
+    known = {(row["task"], int(row["seed"])): list(row.values()) for row in long}
     rows = []
     figure, panels = plt.subplots(2, 3, figsize=(12, 6.4), layout="constrained")
     for (task, (steps, what, least, aim)), panel in zip(TASKS.items(), panels.flat, strict=True):

@@ -9,15 +9,14 @@ benchmarks/classic_learning.py. Runs live in runs/homes/ and go on where they st
 import csv
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 from acer.logs import column_pairs
 from classic_learning import MARKS
+from runs import COMMAND, train
 from table import write
 
 RUNS, RESULTS = Path("runs/homes"), Path("results/homes")
-ACER = [sys.executable, "-m", "acer"]
 HOMES = {"shared": ["--actors", "4", "--envs-per-actor", "4"], "ray": ["--actors", "2", "--envs-per-actor", "8"]}
 
 
@@ -27,12 +26,8 @@ def main() -> None:
         for env, steps, _, mark in MARKS[:2]:
             for seed in range(3):
                 out = RUNS / f"{env}-{home}-{seed}"
-                command = [*ACER, "train", env, "--home", home, *flags, "--seed", str(seed), "--steps", str(steps),
-                           "--out", str(out), "--quiet"]  # fmt: skip
-                if (out / "config.json").exists():
-                    command = [*ACER, "resume", str(out), "--quiet"]
-                subprocess.run(command, check=True)
-                play = [*ACER, "eval", str(out), "--episodes", "100", "--seed", "1000", "--json"]
+                train(out, env, steps, "--home", home, *flags, "--seed", str(seed))
+                play = [*COMMAND, "eval", str(out), "--episodes", "100", "--seed", "1000", "--json"]
                 result = json.loads(subprocess.run(play, check=True, stdout=subprocess.PIPE, text=True).stdout)
                 seconds, _ = column_pairs(out / "progress.csv", "seconds")[-1]
                 with (out / "progress.csv").open() as file:

@@ -241,6 +241,30 @@ def test_an_interrupted_run_is_saved_and_resumes(number, call):
     assert call("resume", "r", "--steps", steps + 500)[0] == 0
 
 
+def test_a_table_that_is_damaged_is_named(run, call, tmp_path):
+    shutil.copytree(run, tmp_path / "copy")
+    (tmp_path / "copy" / "episodes.csv").write_bytes(b"steps,return,length\n\xff\xfe,1,1\n")
+    code, _, err = call("resume", tmp_path / "copy", "--steps", "100000")
+    assert code == 2 and "episodes.csv is damaged" in err and len(err.strip().splitlines()) == 2
+
+
+def test_a_run_that_lost_its_checkpoints_keeps_its_curves(run, call, tmp_path):
+    shutil.copytree(run, tmp_path / "copy")
+    shutil.rmtree(tmp_path / "copy" / "checkpoints")
+    config = json.loads((run / "config.json").read_text())
+    more = int(logs.read(run / "progress.csv")[-1]["steps"]) + 500
+    (tmp_path / "copy" / "config.json").write_text(json.dumps(config | {"steps": more}))
+    code, _, err = call("resume", tmp_path / "copy")
+    assert code == 0 and "it begins again" in err
+    assert (tmp_path / "copy" / "progress.csv.old").read_bytes() == (run / "progress.csv").read_bytes()
+
+
+def test_whole_numbers_may_be_written_as_people_do(call):
+    code, _, err = call("train", "CartPole-v1", "--out", "r", "--steps", "1.5e2", *SHORT[2:])
+    assert code == 0, err
+    assert json.loads(Path("r/config.json").read_text())["steps"] == 150
+
+
 @pytest.mark.parametrize("algo", ["a3c", "trust-tis", "no-retrace"])
 def test_every_kind_of_algorithm_trains_from_the_command_line(algo, call):
     code, _, err = call("train", "CartPole-v1", "--algo", algo, "--out", "r", *SHORT[:-2])
@@ -289,6 +313,7 @@ MISTAKES = [
     (["record", "nowhere"], "nowhere: no such directory"),
     (["plot", "nowhere"], "nowhere"),
     (["bench", "classic", "--output", "/dev/null/x.json"], "/dev/null"),
+    (["bench", "classic", "--output", "."], "cannot write .: Is a directory"),
     (["fly"], "unknown command 'fly'"),
 ]
 
@@ -309,6 +334,9 @@ AFTER_A_RUN = [
     (["record", "RUN", "--episodes", "0"], "at least one episode"),
     (["plot", "RUN", "--output", "nowhere/x.png"], "cannot write nowhere/x.png"),
     (["plot", "RUN", "--output", "x.xyz"], "cannot write x.xyz"),
+    (["plot", "RUN", "--output", "x"], "name a file that ends in .png"),
+    (["plot", "RUN", "--output", "RUN"], "name a file that ends in .png"),
+    (["record", "RUN", "--output", "/proc/x.mp4"], "cannot write /proc/x.mp4"),
     (["eval", "RUN", "--episodes", "0"], "--episodes must be at least 1"),
     (["eval", "RUN", "--seed", "-1"], "--seed must be at least 0"),
     (["record", "RUN", "--seed", "-1"], "--seed must be at least 0"),
@@ -335,6 +363,7 @@ def test_a_mistake_with_a_run_leaves_it_as_it_was(args, message, run, call):
     [
         ('{"env": "CartPole-v1", "algo": ["acer"]}', "--algo must be one of"),
         ('{"env": ["CartPole-v1"]}', "no environment given"),
+        ('{"env": "environments:Corridor"}', "not run because a file names it"),
         ('{"env": "CartPole-v1", "continuous": true}', "unknown setting 'continuous'"),
         ('{"env": "CartPole-v1", "steps": "many"}', "--steps must be a whole number"),
         ("[1]", "one object"),

@@ -254,7 +254,7 @@ def test_large_files_are_left_out_and_named(monkeypatch, experiment, tmp_path):
     assert [picture["name"] for picture in shown["media"]] == ["study.svg"]
     write_run(tmp_path / "run")
     (tmp_path / "long.csv").write_text("x\n" + "1\n" * 5_000)
-    assert made(tmp_path)["notes"] == ["long.csv: a table of 5,000 × 1"]
+    assert made(tmp_path)["notes"] == ["left out: long.csv, a table of 5,000 × 1"]
 
 
 # ------------------------------------------------------------------ strangers' names

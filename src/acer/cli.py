@@ -12,6 +12,7 @@ import io
 import itertools
 import json
 import os
+import re
 import sys
 import typing
 from collections.abc import Callable
@@ -26,12 +27,13 @@ from acer.config import Config, defaults, from_dict, need_replay, read_file, to_
 from acer.display import complain, errors, warn
 from acer.errors import AcerError, SettingsError, in_one_line
 from acer.experiments.plans import Name, Narrowing, Scale, numbers
-from acer.machine import cores
+from acer.machine import check_writable, cores
 
 if TYPE_CHECKING:
     from acer.training import Training
 
 FAILED, INTERRUPTED = 3, 130
+WHOLE = re.compile(r"\d+(\.\d+)?[eE]\+?\d{1,2}")
 T = TypeVar("T")
 
 
@@ -51,7 +53,13 @@ def train(args: list[str]) -> int:
     if any(flag in args for flag in ("-h", "--help")):
         return _train_help(args)
     flags, given = _parse_given(args)
-    config = _combined(read_file(flags.config) if flags.config else {}, given)
+    file = read_file(flags.config) if flags.config else {}
+    if not given.get("env") and ":" in str(file.get("env", "")):
+        raise SettingsError(
+            f"{flags.config} names {file['env']}, code that is not run because a file names it; if you trust it, name "
+            f"it yourself: acer train {file['env']} --config {flags.config}"
+        )
+    config = _combined(file, given)
 
     from acer.training import Training
 
@@ -177,7 +185,8 @@ def eval_(
     _check_seed(seed)
     model = ACER.load(directory, env, device=device, best=best)
     policy = "sampled actions" if sampled else "mode actions"
-    _say(f"Playing {episodes} episodes of {model.config.env} with {policy}, {model.config.algo} from {directory}")
+    played = env or model.config.env
+    _say(f"Playing {episodes} episodes of {played} with {policy}, {model.config.algo} from {directory}")
     result = model.evaluate(episodes, not sampled, seed)
     model.close()
     if json_:
@@ -220,7 +229,7 @@ def record(
     _check_seed(seed)
     model = ACER.load(directory, env, device=device, best=best)
     output = output or directory / "video.mp4"
-    _say(f"Recording {episodes} episode{'s' * (episodes != 1)} of {model.config.env} into {output}")
+    _say(f"Recording {episodes} episode{'s' * (episodes != 1)} of {env or model.config.env} into {output}")
     returns = write_video(model.agent, env or model.config.env, output, episodes, seed, not sampled)
     model.close()
     print(f"{output}: return {', '.join(f'{r:,.1f}' for r in returns)}")
@@ -346,7 +355,7 @@ def report(
     shown = write(directories, output, title)
     runs, environments = len(shown["runs"]), len(shown["environments"])
     for note in shown["notes"]:
-        warn(f"left out: {note}")
+        warn(note)
     print(f"{output}: {runs} run{'s' * (runs != 1)} on {environments} environment{'s' * (environments != 1)}")
     return 0
 
@@ -375,7 +384,7 @@ def bench(
         raise SettingsError(f"--turns must be at least 1, not {turns}")
     if output is not None:  # what cannot be written is better known before than after
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.touch()
+        check_writable(output)
     _say(f"Measuring {name}, {turns} turns; leave the machine to it")
     result = BENCHMARKS[name](turns, peers, _say)
     if output is not None:
@@ -416,6 +425,10 @@ COMMANDS: dict[str, Callable[..., int]] = {
 def main() -> None:
     """Entry point of the command."""
     name, args = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("--help", [])
+    args = [_whole(arg) if before.startswith("--") else arg for before, arg in zip(["", *args], args, strict=False)]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         if name in ("-h", "--help"):
             print(_usage())
@@ -445,6 +458,11 @@ def main() -> None:
         complain(f"{error.filename}: {error.strerror}" if error.filename else in_one_line(error))
         code = AcerError.exit_code
     sys.exit(code)
+
+
+def _whole(number: str) -> str:
+    """1e6, as people write it, for flags that want whole numbers; all else as it is."""
+    return str(int(float(number))) if WHOLE.fullmatch(number) and float(number).is_integer() else number
 
 
 def _run(training: "Training", out: Path, quiet: bool) -> int:

@@ -46,8 +46,19 @@ class Table:
 
 def read(path: Path) -> list[dict[str, str]]:
     """Rows of a CSV file."""
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+    try:
+        with path.open(newline="") as file:
+            return list(csv.DictReader(file))
+    except (ValueError, csv.Error) as error:
+        raise CheckpointError(f"{path} is damaged: {type(error).__name__}: {error}; mend it or remove it") from None
+
+
+def put_aside(directory: Path) -> None:
+    """Keeps a run's tables under other names: it begins again."""
+    for name in ("progress.csv", "episodes.csv", "eval.csv"):
+        if (directory / name).exists():
+            (directory / name).replace(directory / f"{name}.old")
+    warn(f"{directory} has no checkpoint: it begins again; what was logged before is kept in *.csv.old")
 
 
 def column_pairs(path: Path, x: str, y: str = "return_mean") -> list[tuple[float, float]]:
@@ -56,7 +67,7 @@ def column_pairs(path: Path, x: str, y: str = "return_mean") -> list[tuple[float
         pairs = [(float(row[x]), float(row[y])) for row in read(path) if row.get(y)]
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such file; is this the directory of a run?") from None
-    except (KeyError, TypeError, ValueError, csv.Error) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged: {type(error).__name__}: {error}") from None
     return [pair for pair in pairs if math.isfinite(pair[1])]
 

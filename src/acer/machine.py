@@ -2,13 +2,17 @@
 
 import contextlib
 import ctypes
+import errno
 import functools
 import os
 import platform
 import signal
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from types import FrameType
+
+from acer.errors import SettingsError
 
 
 def cores() -> int:
@@ -33,6 +37,19 @@ def free_memory() -> int:
             sizes = dict(line.split(":") for line in file)
         return int(sizes["MemAvailable"].split()[0]) << 10
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def check_writable(file: Path) -> None:
+    """Refuses a place where no file can be written, before there is something to lose."""
+    try:
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        there = file.exists()
+        file.open("ab").close()
+        if not there:
+            file.unlink()
+    except OSError as error:
+        raise SettingsError(f"cannot write {file}: {error.strerror}") from None
 
 
 def lock(descriptor: int) -> bool:

@@ -37,7 +37,7 @@ from acer.errors import (
     in_one_line,
 )
 from acer.evaluation import Evaluation, evaluate
-from acer.logs import Logs, Meter, column_pairs
+from acer.logs import Logs, Meter, column_pairs, put_aside
 from acer.machine import keep_memory, lock, signals_go_to, versions
 from acer.networks import Network, bfloat16_pays
 from acer.parameters import Local, views
@@ -157,7 +157,7 @@ class Training:
     ) -> Self:
         """A run as its newest good checkpoint left it, unfinished episodes included.
 
-        A run that ended before its first checkpoint begins again: nothing of it was learnt to last.
+        A run that ended before its first checkpoint, or lost them all, begins again; its curves are put aside.
         """
         if checkpoint.never_saved(path):
             file = path / "config.json"
@@ -165,6 +165,8 @@ class Training:
             rows = column_pairs(path / "progress.csv", "steps", "steps") if (path / "progress.csv").exists() else []
             if any(steps >= config.steps for steps, _ in rows):
                 raise CheckpointError(f"{path} came to its end, and its checkpoints are gone: nothing to go on from")
+            if rows:
+                put_aside(path)
             return cls(config, trusted(config, env, file), directory)
         where, state = checkpoint.find(path, warn)
         return cls.take_up(where, state, env, directory, device)

@@ -1,6 +1,7 @@
 """Videos and film strips of a policy at play."""
 
 import contextlib
+import dataclasses
 import itertools
 import os
 import subprocess
@@ -20,6 +21,7 @@ from acer.envs import make_one
 from acer.envs.atari import FRAME_SKIP, AtariBatch, emulators
 from acer.envs.registry import EnvMaker
 from acer.errors import AcerError, EnvironmentFault, SettingsError, described
+from acer.machine import check_writable
 from acer.scores import GAMES
 
 
@@ -37,10 +39,10 @@ def record(
     if output.suffix not in (".mp4", ".png"):
         raise SettingsError(f"cannot write {output}: the ending must be .mp4 for a video or .png for a film strip")
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames only: pygame needs no screen
-    is_game = isinstance(source, str) and source in GAMES
-    stage: Stage = _Game(agent.config) if is_game else _Rendered(make_one(source, render_mode="rgb_array"), agent)
+    check_writable(output)
+    stage = _stage(source, agent)
     returns: list[float] = []
-    partial = output.with_name(f".{output.stem}.partial.mp4")
+    partial, entitled = (output.with_name(f".{output.stem}.{word}.mp4") for word in ("partial", "entitled"))
     try:
         frames = _play(agent, stage, episodes, seed, deterministic, returns)
         if output.suffix == ".png":
@@ -48,11 +50,25 @@ def record(
         else:
             _write_video(frames, partial, stage.fps)
             scores = ", ".join(f"{value:,.0f}" for value in returns)
-            _entitle(partial, output, f"{agent.config.env}, {agent.config.algo}: {scores}")
+            name = source if isinstance(source, str) else agent.config.env
+            _entitle(partial, entitled, f"{name}, {agent.config.algo}: {scores}")
+            entitled.rename(output)
     finally:
         stage.close()
         partial.unlink(missing_ok=True)
+        entitled.unlink(missing_ok=True)
     return returns
+
+
+def _stage(source: str | EnvMaker, agent: Agent) -> "Stage":
+    if isinstance(source, str) and source in GAMES:
+        return _Game(dataclasses.replace(agent.config, env=source))
+    try:
+        return _Rendered(make_one(source, render_mode="rgb_array"), agent)
+    except EnvironmentFault as error:
+        if "render_mode" not in str(error):
+            raise
+        raise EnvironmentFault(f"{source} cannot be filmed: it has to take render_mode='rgb_array' ({error})") from None
 
 
 def _write_video(frames: Iterator[NDArray[np.uint8]], output: Path, fps: float) -> None:
@@ -183,7 +199,7 @@ def _play(
 
 
 def _entitle(partial: Path, output: Path, title: str) -> None:
-    """Moves the finished video to its place with a title inside, which players show."""
+    """Copies the finished video with a title inside, which players show."""
     ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", "-i", str(partial), "-c", "copy"]
     run = subprocess.run(
         [*ffmpeg, "-metadata", f"title={title}", "-f", "mp4", str(output)], capture_output=True, text=True, check=False

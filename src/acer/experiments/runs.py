@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from acer import config as configuration
 from acer.config import Config
 from acer.envs.atari import FRAME_SKIP
-from acer.errors import SettingsError
+from acer.errors import CheckpointError, SettingsError, in_one_line
 from acer.experiments.plans import Job
 from acer.logs import EVALUATIONS, read
 from acer.machine import versions
@@ -181,7 +181,11 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _load(out: Path, job: Job) -> Run:
-    rows, evaluations = (read(kept(out, job) / name) for name in ("progress.csv", "eval.csv"))
-    names = rows[0] if rows else COLUMNS
-    columns = {name: np.array([float(row[name] or "nan") for row in rows]) for name in names}
-    return Run(job, columns, float(evaluations[-1]["return_mean"]) if evaluations else math.nan)
+    where = kept(out, job)
+    try:
+        rows, evaluations = (read(where / name) for name in ("progress.csv", "eval.csv"))
+        names = rows[0] if rows else COLUMNS
+        columns = {name: np.array([float(row[name] or "nan") for row in rows]) for name in names}
+        return Run(job, columns, float(evaluations[-1]["return_mean"]) if evaluations else math.nan)
+    except (CheckpointError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{where} is damaged ({in_one_line(error)}); to run it again, remove it") from None

@@ -240,8 +240,8 @@ class _Album:
             size = file.path.stat().st_size
             if size > min(self._room, LARGEST_FILE):
                 self._notes.append(
-                    f"{file.name}: {size / (1 << 20):.1f} MB; a picture or film may have {LARGEST_FILE >> 20} MB, "
-                    f"all of them {ALL_FILES >> 20} MB"
+                    f"left out: {file.name}, {size / (1 << 20):.1f} MB; a picture or film may have "
+                    f"{LARGEST_FILE >> 20} MB, all of them {ALL_FILES >> 20} MB"
                 )
                 return None
             data = file.path.read_bytes()

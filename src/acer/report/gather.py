@@ -175,7 +175,7 @@ def _add(folder: Path, files: dict[str, Path], call: Callable[[Path], str], find
         elif len(rows) <= LARGEST_TABLE[0] and len(header) <= LARGEST_TABLE[1]:
             findings.tables.append(Table(call(path), header, rows))
         else:
-            findings.notes.append(f"{call(path)}: a table of {len(rows):,} × {len(header)}")
+            findings.notes.append(f"left out: {call(path)}, a table of {len(rows):,} × {len(header)}")
     findings.media += [picture for picture in pictures if picture.path.name not in KNOWN]
 
 
