@@ -151,11 +151,6 @@ def test_a_killed_save_does_not_stop_the_next(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
-def test_settings_of_a_memory_that_there_is_not_are_refused():
-    with pytest.raises(SettingsError, match="--replay-capacity has no meaning here"):
-        ACER("CartPole-v1", algo="a3c", replay_capacity=40)
-
-
 def test_the_best_of_one_model_is_not_asked_for(tmp_path):
     ACER("CartPole-v1", **SMALL).save(tmp_path / "m")
     with pytest.raises(CheckpointError, match="--best is for the directory of a run"):

@@ -23,7 +23,7 @@ import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from acer import __version__
-from acer.config import Config, defaults, from_dict, need_replay, read_file, to_json
+from acer.config import Config, defaults, flag_name, from_dict, read_file, to_json
 from acer.display import complain, errors, warn
 from acer.errors import AcerError, SettingsError, in_one_line
 from acer.experiments.plans import Name, Narrowing, Scale, numbers
@@ -108,7 +108,9 @@ def _combined(file: dict[str, Any], flags: dict[str, Any]) -> Config:
         file = {name: value for name, value in file.items() if value != old.get(name)}
     rest = {name: value for name, value in (file | flags).items() if name not in ("env", "preset", "algo")}
     config = base(chosen, **rest)
-    need_replay(config, flags)
+    for name in ("replay_capacity", "replay_start"):  # a file may have them, or a script, for another algorithm
+        if name in flags and not config.replay_ratio:
+            raise SettingsError(f"{flag_name(name)} has no meaning here: it is for replay; leave it out")
     return config
 
 

@@ -14,7 +14,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -244,14 +244,6 @@ def defaults(env: str, continuous: bool, preset: str = "classic", algo: str = "a
         if getattr(config, name) != getattr(base, name) and not meant(config, continuous):
             raise SettingsError(f"{flag_name(name)} has no meaning here: it is for {when}; leave it out")
     return config
-
-
-def need_replay(config: Config, given: Collection[str]) -> None:
-    """Refuses the memory's settings, if they were given by hand, for an agent without one. (A file may have them, for
-    another algorithm.)"""
-    for name in ("replay_capacity", "replay_start"):
-        if name in given and not config.replay_ratio:
-            raise SettingsError(f"{flag_name(name)} has no meaning here: it is for replay; leave it out")
 
 
 def _has_q(config: Config, continuous: bool) -> bool:

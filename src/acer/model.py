@@ -33,7 +33,6 @@ class ACER:
         configuration.check_names(settings)
         preset = preset or preset_of(env)
         config = configuration.defaults(name, action.continuous, preset, algo, **settings)
-        configuration.need_replay(config, settings)
         self._adopt(Training(config, env))
 
     def _adopt(self, training: Training) -> None:
