@@ -4,9 +4,9 @@
 
 Every agent has the whole machine for 300 seconds of wall-clock, one after the other, each in a process of its own,
 three seeds each, on the same environments; ACER with its preset, the others with Stable-Baselines3's defaults (PPO and
-A2C with 16 environments, SAC with one). ACER's learning rate falls to 0 over the steps that a run is told: here as
-many as it makes in that time on two cores. It ends there, or with the time, whichever comes first. Then 30 episodes with the mode action on seeds that were not trained on. Two
-hours; what is in the file is not measured again.
+A2C with 16 environments, SAC with one). ACER's learning rate falls to 0 over the steps that it is told: about as
+many as it makes in that time on two cores. It ends there, or with the time, whichever comes first. Then 30 episodes
+with the mode action on seeds that were not trained on. Two hours; what is in the file is not measured again.
 """
 
 import csv
@@ -23,7 +23,7 @@ from acer import ACER, Callback
 from acer.envs.control import EPISODE, TASKS, ControlVectorEnv
 
 FILE = Path("results/control/peers.csv")
-STEPS = {"cheetah": 1_800_000, "walker": 1_200_000}
+STEPS = {"cheetah": 1_600_000, "walker": 1_100_000}
 COLUMNS = ["task", "agent", "seed", "seconds", "steps", "eval_mean", "eval_std"]
 
 
