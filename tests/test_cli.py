@@ -254,6 +254,11 @@ def test_a_run_that_lost_its_checkpoints_keeps_its_curves(run, call, tmp_path):
     config = json.loads((run / "config.json").read_text())
     more = int(logs.read(run / "progress.csv")[-1]["steps"]) + 500
     (tmp_path / "copy" / "config.json").write_text(json.dumps(config | {"steps": more}))
+    held = os.open(tmp_path / "copy", os.O_RDONLY)  # as if another process were at work there: nothing of its is moved
+    fcntl.flock(held, fcntl.LOCK_EX)
+    assert call("resume", tmp_path / "copy")[0] == 2
+    os.close(held)
+    assert (tmp_path / "copy" / "progress.csv").read_bytes() == (run / "progress.csv").read_bytes()
     code, _, err = call("resume", tmp_path / "copy")
     assert code == 0 and "it begins again" in err
     assert (tmp_path / "copy" / "progress.csv.old").read_bytes() == (run / "progress.csv").read_bytes()

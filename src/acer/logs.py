@@ -54,7 +54,9 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def put_aside(directory: Path) -> None:
-    """Keeps a run's tables under other names: it begins again."""
+    """Keeps a run's tables, if they have rows, under other names: it begins again."""
+    if not (directory / "progress.csv").exists() or not read(directory / "progress.csv"):
+        return
     for name in ("progress.csv", "episodes.csv", "eval.csv"):
         if (directory / name).exists():
             (directory / name).replace(directory / f"{name}.old")

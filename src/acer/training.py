@@ -165,8 +165,6 @@ class Training:
             rows = column_pairs(path / "progress.csv", "steps", "steps") if (path / "progress.csv").exists() else []
             if any(steps >= config.steps for steps, _ in rows):
                 raise CheckpointError(f"{path} came to its end, and its checkpoints are gone: nothing to go on from")
-            if rows:
-                put_aside(path)
             return cls(config, trusted(config, env, file), directory)
         where, state = checkpoint.find(path, warn)
         return cls.take_up(where, state, env, directory, device)
@@ -276,6 +274,8 @@ class Training:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[Logs]:
         """The run's files, to which it adds; how many rows are its own is known afterwards, too."""
+        if self.directory is not None and checkpoint.never_saved(self.directory):
+            put_aside(self.directory)
         with Logs(self.directory, self._rows, self.steps) as logs:
             self._logs = logs
             try:
