@@ -1,11 +1,13 @@
 """Errors that a user can mend. The command line prints each as one line and exits with its code; nothing is
 overwritten."""
 
+MISTAKE, FAILED, INTERRUPTED = 2, 3, 130  # exit codes
+
 
 class AcerError(Exception):
     """What is wrong and what to do about it, in one line."""
 
-    exit_code = 2
+    exit_code = MISTAKE
 
 
 class SettingsError(AcerError):
@@ -13,7 +15,7 @@ class SettingsError(AcerError):
 
 
 class EnvironmentFault(AcerError):
-    """An environment that cannot be found, made, used, or believed; 3 is the exit code when a run had begun."""
+    """An environment that cannot be found, made, used, or believed; it has failed if a run had begun."""
 
 
 class CheckpointError(AcerError):
@@ -27,7 +29,7 @@ class HolderLost(AcerError):
 class LearningFault(AcerError):
     """Numbers that are no longer finite."""
 
-    exit_code = 3
+    exit_code = FAILED
 
 
 def in_one_line(error: BaseException) -> str:

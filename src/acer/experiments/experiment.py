@@ -38,8 +38,7 @@ def run(
     """
     planned = plans.jobs(name, scale, narrowing, threads)
     missing = [job for job in planned if not runs.is_finished(out, job)]
-    steps = planned[0].config.steps
-    say(f"Experiment {name}, scale {scale}: {_count(planned, 'run')} of {steps:,} steps, "
+    say(f"Experiment {name}, scale {scale}: {_count(planned, 'run')} of {_steps(planned)}, "
         f"{len(planned) - len(missing)} of them done, in {out}")  # fmt: skip
     if missing and runner is not None:
         spaces_of(missing[0].config.env)  # a simulator that is not installed is told once
@@ -77,10 +76,15 @@ def caption(name: str, scale: str, shown: Sequence[Job], found: int, planned: in
         parts.append(_count({job.config.env for job in shown}, "game"))
     else:
         parts.append(_count({job.setting for job in shown}, "setting"))
-    parts += [_count({job.seed for job in shown}, "seed"), f"{shown[0].config.steps:,} steps"]
+    parts += [_count({job.seed for job in shown}, "seed"), _steps(shown)]
     if found < planned:
         parts.append(f"{found} of {planned} runs")
     return "; ".join(parts)
+
+
+def _steps(of: Sequence[Job]) -> str:
+    """How many steps the runs have."""
+    return " or ".join(f"{steps:,}" for steps in sorted({job.config.steps for job in of})) + " steps"
 
 
 def _count(values: Collection[Any], what: str) -> str:

@@ -20,12 +20,11 @@ from typing import Any
 from acer import checkpoint
 from acer.actor_learner import Report
 from acer.callbacks import Callback
-from acer.errors import CheckpointError, described
+from acer.errors import FAILED, INTERRUPTED, CheckpointError, described
 from acer.experiments import runs
 from acer.experiments.plans import Job, from_json
 from acer.training import Training
 
-FAILED, STOPPED = 3, 130
 Say = Callable[[dict[str, Any]], None]
 
 
@@ -71,7 +70,7 @@ def main() -> int:
     threading.Thread(target=_stop_when_alone, daemon=True).start()
     try:
         if not train(job, runs.work(out, job), _say):
-            return STOPPED
+            return INTERRUPTED
     except Exception as error:  # whatever it is, the other runs go on
         _say({"error": described(error)})
         return FAILED
