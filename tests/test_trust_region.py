@@ -207,16 +207,22 @@ def test_the_unit_is_the_running_size_of_the_critics_errors() -> None:
 
 @pytest.mark.parametrize(
     ("algo", "unit", "follows"),
-    [("acer", "rewards", False), ("acer", "errors", True), ("no-trust-region", None, False)],
+    [
+        ("acer", "rewards", False),
+        ("acer", "errors", True),
+        ("no-retrace", "errors", True),
+        ("no-trust-region", None, False),
+    ],
 )
 def test_updates_get_the_unit_that_was_asked_for(algo: str, unit: str | None, follows: bool, monkeypatch: Any) -> None:
-    """Every update has the errors of those before it, times √d."""
+    """Every update has the errors of those before it, times √d; by Retrace, whatever is learnt from."""
     given, sizes = [], []
 
     def spy(*args: Any) -> Outcome:
         given.append(args[-1])
         outcome = update(*args)
-        sizes.append(3 * float(outcome.squared_error))  # three joints
+        target = outcome.estimate.bounded if algo == "no-retrace" else outcome.estimate.target
+        sizes.append(3 * float(outcome.squared_error(target)))  # three joints
         return outcome
 
     monkeypatch.setattr(actor_learner, "update", spy)

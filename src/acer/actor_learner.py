@@ -118,7 +118,7 @@ class Report:
     steps: int  # live environment steps
     total: int  # T after it, the steps of all actor-learners
     updates: int
-    skipped: int  # of them, those left out because their gradient was not finite
+    skipped: int  # updates of all actor-learners left out so far because their gradient was not finite
     replays: int  # Poisson draw
     episodes: list[tuple[float, int]]  # return and length of each that ended
     diagnostics: dict[str, float]  # means over the updates that were measured
@@ -152,7 +152,7 @@ class ActorLearner:
     def __init__(self, agent: Agent, env: EnvBatch, seeds: np.random.SeedSequence) -> None:
         config = agent.config
         self.agent = agent
-        self.updates = self.skipped = 0
+        self.updates = 0
         env_seeds, acting, replaying, learning = seeds.spawn(4)
         self.rngs = {"act": np.random.default_rng(acting), "replay": np.random.default_rng(replaying),
                      "learn": np.random.default_rng(learning)}  # fmt: skip
@@ -216,13 +216,15 @@ class ActorLearner:
         """Algorithm 1: one on-policy call, then Poisson(r) replays."""
         config, home = self.config, self.agent.home
         home.pull()
-        trajectory, episodes = self.rollout.collect(self._act)
+        # The outermost autocast, though switched off, keeps what the torso casts of θ' until the trajectory is done.
+        with torch.autocast(self.agent.device.type, enabled=False):
+            trajectory, episodes = self.rollout.collect(self._act)
         if config.replay_ratio > 0:
             self.replay.add(trajectory)
         steps = int(trajectory.live.sum())
         home.count(steps)
 
-        updates, skipped = self.updates, self.skipped
+        updates = self.updates
         seen = Summary()
         if config.on_policy:
             self._learn(trajectory, seen, on_policy=True)
@@ -232,8 +234,7 @@ class ActorLearner:
             replays = self.draw_replays()
             for _ in range(replays):
                 self._learn(self.replay.sample(self.rngs["replay"], config.environments), seen)
-        made, left_out = self.updates - updates, self.skipped - skipped
-        return Report(steps, home.steps, made, left_out, replays, episodes, seen.values())
+        return Report(steps, home.steps, self.updates - updates, home.skipped, replays, episodes, seen.values())
 
     def draw_replays(self) -> int:
         """How often this iteration replays."""
@@ -263,11 +264,11 @@ class ActorLearner:
             if math.isfinite(norm):
                 home.push(home.gradient, learning_rate(config, self.steps))
                 if config.delta_unit == "errors" and config.trust_region == "projection":
-                    self.unit.add(agent.distribution.dimensions * float(outcome.squared_error))
+                    error = outcome.squared_error(outcome.estimate.bounded)
+                    self.unit.add(agent.distribution.dimensions * float(error))
                 self._skipped_in_a_row = 0
             else:
                 home.skip()
-                self.skipped += 1
                 self._skipped_in_a_row += 1
                 if self._skipped_in_a_row >= config.most_skipped:
                     raise LearningFault(

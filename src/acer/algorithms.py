@@ -129,22 +129,27 @@ def _returns(config: Config, continuous: bool) -> Returns:
     """Targets of the critic and of the policy."""
     lambda_ = config.trace_lambda
 
-    def retrace(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
-        steps = (batch.rewards, batch.discounts, batch.live, values, q)
+    def bounded(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> Tensor:
         dimensions = batch.actions.shape[-1] if continuous else 1
-        q_ret = returns.retrace(*steps, lambda_ * returns.truncated_trace(seen.log_rho, dimensions))
-        return q_ret, returns.off_policy_corrected(*steps) if continuous else q_ret
+        trace = lambda_ * returns.truncated_trace(seen.log_rho, dimensions)
+        return returns.retrace(batch.rewards, batch.discounts, batch.live, values, q, trace)
 
-    def tree_backup(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
+    def retrace(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> tuple[Tensor, Tensor, Tensor]:
+        q_ret = bounded(batch, values, q, seen)
+        if not continuous:
+            return q_ret, q_ret, q_ret
+        return q_ret, returns.off_policy_corrected(batch.rewards, batch.discounts, batch.live, values, q), q_ret
+
+    def tree_backup(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> tuple[Tensor, Tensor, Tensor]:
         q_tree = returns.tree_backup(batch.rewards, batch.discounts, batch.live, values, q, seen.log_pi.exp(), lambda_)
-        return q_tree, q_tree
+        return q_tree, q_tree, q_tree
 
-    def weighted(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
+    def weighted(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> tuple[Tensor, Tensor, Tensor]:
         rho = returns.importance_weight(seen.log_rho)
         r = returns.degris(
             batch.rewards, batch.discounts, batch.live, values, rho, 1.0 if config.returns == "importance" else lambda_
         )
-        return r, r
+        return r, r, bounded(batch, values, q, seen)
 
     return {"retrace": retrace, "tree-backup": tree_backup, "degris": weighted, "importance": weighted}[config.returns]
 

@@ -54,6 +54,7 @@ class Values:
     theta: Array
     theta_a: Array
     steps: int  # T
+    skipped: int  # updates left out
     updates: int  # of all actor-learners so far
     staleness: int  # of the update that this answers: those since the parameters that it was computed from
     moments: Array | None
@@ -74,7 +75,8 @@ class Holder:
         """counts: steps made and updates left out since the caller's last call."""
         self.count(*counts)
         moments = None if self.moments is None else self.moments.pack()
-        return Values(self.theta.numpy(), self.theta_a.numpy(), self.steps, self.updates, staleness, moments)
+        parameters = self.theta.numpy(), self.theta_a.numpy()
+        return Values(*parameters, self.steps, self.skipped, self.updates, staleness, moments)
 
     def push(self, gradient: Array, rate: float, seen: int, counts: tuple[int, int] = (0, 0)) -> Values:
         """seen: updates so far when the actor-learner pulled; counts: as for `pull`."""
@@ -93,9 +95,9 @@ class Holder:
         self.moments.merge(count, mean, variance)
         return self.moments.pack()
 
-    def whole(self) -> tuple[Values, Array, int]:
+    def whole(self) -> tuple[Values, Array]:
         """For the run: everything there is."""
-        return self.pull(), self.square.numpy(), self.skipped
+        return self.pull(), self.square.numpy()
 
 
 class Remote:
@@ -118,7 +120,7 @@ class Remote:
         self.moments = moments
         self.theta, self.theta_a, self.gradient = place(network, average)
         self.staleness = 0
-        self.steps = 0
+        self.steps = self.skipped = 0
         self._updates = 0
         self._holder, self._overlap = holder, overlap
         self._flying: deque[Any] = deque()  # calls whose answers have not been taken
@@ -131,6 +133,7 @@ class Remote:
         self._uncounted = (self._uncounted[0] + steps, self._uncounted[1])
 
     def skip(self) -> None:
+        self.skipped += 1
         self._uncounted = (self._uncounted[0], self._uncounted[1] + 1)
 
     def flush(self) -> None:
@@ -172,7 +175,8 @@ class Remote:
     def _take(self, values: Values) -> None:
         self.theta.numpy()[:] = values.theta
         self.theta_a.numpy()[:] = values.theta_a
-        self.steps, self._updates, self.staleness = values.steps + self._uncounted[0], values.updates, values.staleness
+        self.steps, self.skipped = values.steps + self._uncounted[0], values.skipped + self._uncounted[1]
+        self._updates, self.staleness = values.updates, values.staleness
         if self.moments is not None and values.moments is not None:
             self.moments = self.moments.unpack(values.moments)
 
@@ -256,13 +260,13 @@ class Cluster(Team):
         if self._stopped:
             return
         try:
-            values, square, skipped = ray.get(self._holder.whole.remote())
+            values, square = ray.get(self._holder.whole.remote())
         except RayError:
             raise HolderLost(LOST) from None
         home = self.home
         for mine, array in ((home.theta, values.theta), (home.theta_a, values.theta_a), (home.square, square)):
             mine.numpy()[:] = array
-        home.steps, home.skipped = values.steps, skipped
+        home.steps, home.skipped = values.steps, values.skipped
         if home.moments is not None:
             home.moments = home.moments.unpack(values.moments)
 
@@ -316,7 +320,7 @@ class Cluster(Team):
                     self.fetch()  # the steps are done, or another's are not yet reported
         reports = [what for _, what in news if isinstance(what, Report)]
         self.home.steps = max([self.home.steps, *(report.total for report in reports)])
-        self.home.skipped += sum(report.skipped for report in reports)
+        self.home.skipped = max([self.home.skipped, *(report.skipped for report in reports)])
         return news
 
     def _answers(self, seconds: float) -> list[tuple[int, list[Report] | Death]]:

@@ -58,6 +58,10 @@ class Home(Protocol):
     def steps(self) -> int:
         """T, the steps of all actor-learners."""
 
+    @property
+    def skipped(self) -> int:
+        """Updates of all actor-learners that were left out."""
+
     def count(self, steps: int) -> None:
         """T ← T + steps."""
 
@@ -161,9 +165,14 @@ class Memory:
         """T."""
         return int(self.counts[:, 0].sum())
 
+    @property
+    def skipped(self) -> int:
+        """Updates that were left out."""
+        return int(self.counts[:, 2].sum())
+
     def fetch_counts(self, home: Local) -> None:
         """Copies what all actor-learners have counted."""
-        home.steps, home.skipped = self.steps, int(self.counts[:, 2].sum())
+        home.steps, home.skipped = self.steps, self.skipped
 
     def fetch(self, home: Local) -> None:
         """Copies everything into a home of the calling process."""
@@ -206,6 +215,10 @@ class Shared:
     @property
     def steps(self) -> int:
         return self.memory.steps
+
+    @property
+    def skipped(self) -> int:
+        return self.memory.skipped
 
     def count(self, steps: int) -> None:
         self.memory.counts[self.actor, 0] += steps

@@ -55,6 +55,7 @@ class Estimate:
     critic: list[tuple[Tensor, Tensor]]  # outputs of the critic […, T, B] with the ascent direction of each
     target: Tensor  # what the critic should have said [T, B]
     predicted: Tensor  # what it said [T, B]
+    bounded: Tensor  # what it should have said by an estimate without unbounded weights [T, B]: for the unit of δ
 
 
 @dataclass(frozen=True)
@@ -69,18 +70,18 @@ class Outcome:
     g: Tensor  # before the trust region [T, B, n]
     z: Tensor  # after it
 
-    @property
-    def squared_error(self) -> Tensor:
+    def squared_error(self, target: Tensor) -> Tensor:
         """Mean over the live steps of the critic's error, squared."""
-        errors = (self.estimate.target - self.estimate.predicted) * self.batch.live
+        errors = (target - self.estimate.predicted) * self.batch.live
         return errors.square().sum() / self.batch.live.sum().clamp(min=1)
 
 
 Constraint = Callable[[Tensor, Tensor], Tensor]
 """(g, k) to z."""
 
-Returns = Callable[[Batch, Tensor, Tensor, Seen], tuple[Tensor, Tensor]]
-"""(batch, V [T+1, B], Q(x, a) [T, B], seen) to the critic's target Q^ret and the policy's return (Q^ret or Q^opc)."""
+Returns = Callable[[Batch, Tensor, Tensor, Seen], tuple[Tensor, Tensor, Tensor]]
+"""(batch, V [T+1, B], Q(x, a) [T, B], seen) to the critic's target Q^ret, the policy's return (Q^ret or Q^opc), and the
+critic's target as it would be with bounded weights (Q^ret, unless that is importance sampled)."""
 
 
 @dataclass(frozen=True)
@@ -152,11 +153,11 @@ def acer_discrete(method: Method, network: Network, batch: Batch, seen: Seen) ->
     q_taken = q[:-1].gather(-1, batch.actions.unsqueeze(-1)).squeeze(-1)
     with torch.no_grad():
         v = (seen.phi.exp() * q).sum(-1)
-        q_ret, q_policy = method.returns(batch, v, q_taken, seen)
+        q_ret, q_policy, bounded = method.returns(batch, v, q_taken, seen)
         g = gradients.acer_categorical(
             method.distribution, seen.phi[:-1], batch.mu, batch.actions, q[:-1], v[:-1], q_policy, method.c
         )
-    return Estimate(g, [(q_taken, q_ret - q_taken.detach())], q_ret, q_taken.detach())
+    return Estimate(g, [(q_taken, q_ret - q_taken.detach())], q_ret, q_taken.detach(), bounded)
 
 
 def acer_continuous(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
@@ -169,14 +170,14 @@ def acer_continuous(method: Method, network: Network, batch: Batch, seen: Seen) 
     advantages = network.advantages(seen.features[:-1], torch.cat((batch.actions.unsqueeze(0), samples)))
     with torch.no_grad():
         q, q_sampled = v[:-1] + advantages[:2] - advantages[2:].mean(0)
-        q_ret, q_opc = method.returns(batch, v, q, seen)
+        q_ret, q_opc, bounded = method.returns(batch, v, q, seen)
         g = gradients.acer_gaussian(f, phi, batch.mu, batch.actions, samples[0], q_sampled, v[:-1], q_opc, method.c)
         # (Q^ret − Q̃) ∇Q̃ reaches V, A(a) and each A(u_i); min{1, ρ} (Q^ret − Q̃) ∇V is the step towards V^target.
         error = q_ret - q
         to_v = error + gradients.truncated_weight(seen.log_rho, 1.0) * error
         to_u = (-error / method.sdn_samples).expand(method.sdn_samples, *error.shape)
         to_advantages = torch.cat((error.unsqueeze(0), torch.zeros_like(error).unsqueeze(0), to_u))
-    return Estimate(g, [(v[:-1], to_v), (advantages, to_advantages)], q_ret, q)
+    return Estimate(g, [(v[:-1], to_v), (advantages, to_advantages)], q_ret, q, bounded)
 
 
 def acer_separate(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
@@ -188,12 +189,12 @@ def acer_separate(method: Method, network: Network, batch: Batch, seen: Seen) ->
     v = network.state_value(seen.features)
     qs = network.separate_values(seen.x[:-1], torch.cat((batch.actions.unsqueeze(0), sampled)))
     with torch.no_grad():
-        q, q_sampled = qs
-        q_ret, q_opc = method.returns(batch, v, q, seen)
+        q, q_sampled = qs.detach()
+        q_ret, q_opc, bounded = method.returns(batch, v, q, seen)
         g = gradients.acer_gaussian(f, phi, batch.mu, batch.actions, sampled[0], q_sampled, v[:-1], q_opc, method.c)
         to_v = returns.importance_weight(seen.log_rho) * (q_ret - v[:-1])
         to_q = torch.stack((q_ret - q, torch.zeros_like(q)))
-    return Estimate(g, [(v[:-1], to_v), (qs, to_q)], q_ret, q)
+    return Estimate(g, [(v[:-1], to_v), (qs, to_q)], q_ret, q, bounded)
 
 
 def actor_critic(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
@@ -204,7 +205,7 @@ def actor_critic(method: Method, network: Network, batch: Batch, seen: Seen) -> 
         target = returns.k_step(batch.rewards, batch.discounts, batch.live, v)
         error = method.weight(batch, seen) * (target - v[:-1])
         g = gradients.weighted_score(method.distribution, seen.phi[:-1], batch.actions, error)
-    return Estimate(g, [(v[:-1], error)], target, v[:-1].detach())
+    return Estimate(g, [(v[:-1], error)], target, v[:-1].detach(), target)
 
 
 @torch.no_grad()
@@ -219,7 +220,8 @@ def diagnostics(method: Method, outcome: Outcome) -> dict[str, Tensor]:
     # The projection counts where the gradient of the *parameters* changed: pulled back, what it took away may vanish.
     before = f.pullback(phi, outcome.g).square().sum(-1)
     change = f.pullback(phi, outcome.g - outcome.z).square().sum(-1)
-    target, squared_error = outcome.estimate.target, outcome.squared_error
+    target = outcome.estimate.target
+    squared_error = outcome.squared_error(target)
     (middle,) = means(target)
     active, entropy, kl, variance, above, trace = means(
         (change > 1e-10 * before).to(phi.dtype),
