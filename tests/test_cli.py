@@ -262,6 +262,7 @@ def test_a_run_that_lost_its_checkpoints_keeps_its_curves(run, call, tmp_path):
     code, _, err = call("resume", tmp_path / "copy")
     assert code == 0 and "it begins again" in err
     assert (tmp_path / "copy" / "progress.csv.old").read_bytes() == (run / "progress.csv").read_bytes()
+    assert (tmp_path / "copy" / "tensorboard.old").is_dir()
 
 
 def test_whole_numbers_may_be_written_as_people_do(call):
@@ -486,4 +487,6 @@ def test_help_answers_everywhere(call):
     code, out, _ = call("train", "fish", "--help")
     assert code == 0
     assert str(PRESETS["control"]["any"]["learning_rate"]) in out  # of the preset that fish trains with
+    assert str(PRESETS["classic"]["discrete"]["reward_scale"]) in call("train", "--help")[1]
+    assert str(PRESETS["control"]["any"]["learning_rate"]) in call("train", "--preset", "control", "--help")[1]
     assert "CartPole-v1" in call("envs")[1]

@@ -83,3 +83,7 @@ def test_what_cannot_be_meant_is_refused(settings, message):
     with pytest.raises(SettingsError, match=message) as error:
         defaults("X", False, **settings)
     assert "\n" not in str(error.value)
+
+
+def test_replay_may_begin_when_the_memory_is_full():
+    assert defaults("X", False, environments=4, replay_capacity=100, replay_start=400).replay_start == 400

@@ -407,7 +407,7 @@ def test_a_renderer_that_does_not_load_with_mujoco_is_named_in_one_line():
     assert done.returncode == 2 and "MUJOCO_GL" in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("name", ["HalfCheetah-v5", "dm_control/cheetah-run-v0"])
+@pytest.mark.parametrize("name", ["HalfCheetah-v5", "dm_control/cheetah-run-v0", "acer/Fish-v0"])
 def test_other_peoples_tasks_train_too(name):
     assert preset_of(name) == "control"
     model = acer.ACER(name, environments=2, trajectories_per_update=2, hidden=(8,), replay_start=100).learn(300)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from acer import ACER, Callback, checkpoint
+from acer import ACER, Callback, checkpoint, logs
 from acer.config import ALGORITHMS
 from acer.errors import AcerError, CheckpointError, SettingsError
 from environments import Corridor, Target
@@ -131,6 +131,14 @@ def test_resume_takes_learner_replay_streams_and_counters_along(tmp_path):
     assert all(b.learner.rngs[n].bit_generator.state == r.bit_generator.state for n, r in a.learner.rngs.items())
     back.learn(700)
     assert back.steps >= 1_400
+    assert int(logs.read(tmp_path / "run" / "progress.csv")[-1]["steps"]) == back.steps  # it goes on in its directory
+    assert ACER.load(tmp_path / "run").steps == 0 and ACER.load(tmp_path / "run", resume=True).steps == back.steps
+
+
+def test_an_environment_that_has_no_name_is_asked_for(tmp_path):
+    ACER(lambda: gym.make("CartPole-v1"), **SMALL).learn(320, out=tmp_path / "run").close()
+    with pytest.raises(CheckpointError, match="--env module:Class, in Python env=…"):
+        ACER.load(tmp_path / "run")
 
 
 def test_people_write_numbers_of_steps_as_floats(tmp_path):

@@ -25,14 +25,13 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from acer import __version__
 from acer.config import Config, defaults, flag_name, from_dict, read_file, to_json
 from acer.display import complain, errors, warn
-from acer.errors import AcerError, SettingsError, in_one_line
+from acer.errors import FAILED, INTERRUPTED, MISTAKE, AcerError, SettingsError, in_one_line
 from acer.experiments.plans import Name, Narrowing, Scale, numbers
 from acer.machine import check_writable, cores
 
 if TYPE_CHECKING:
     from acer.training import Training
 
-FAILED, INTERRUPTED = 3, 130
 WHOLE = re.compile(r"\d+(\.\d+)?[eE]\+?\d{1,2}")
 T = TypeVar("T")
 
@@ -49,7 +48,10 @@ class TrainFlags:
 
 
 def train(args: list[str]) -> int:
-    """Train an agent: acer train ENV [flags]; every setting is a flag."""
+    """Train an agent: acer train ENV [flags]; every setting is a flag.
+
+    Defaults are those of what is named beside --help, as in `acer train fish --help`.
+    """
     if any(flag in args for flag in ("-h", "--help")):
         return _train_help(args)
     flags, given = _parse_given(args)
@@ -115,10 +117,15 @@ def _combined(file: dict[str, Any], flags: dict[str, Any]) -> Config:
 
 
 def _train_help(args: list[str]) -> int:
-    """The help shows the defaults of the environment, preset and algorithm that are named beside it."""
+    """The help shows the defaults of the environment, preset and algorithm that are named beside it. Without an
+    environment they are those for discrete actions, but for the preset that is made for continuous ones."""
     _, given = _parse_given([arg for arg in args if arg not in ("-h", "--help")])
     named = {name: given[name] for name in ("env", "preset", "algo") if given.get(name)}
-    _parse_train(["--help"], _combined({}, named) if "env" in named else Config(**named))
+    if "env" in named:
+        shown = _combined({}, named)
+    else:
+        shown = dataclasses.replace(defaults("ENV", named.get("preset") == "control", **named), env="")
+    _parse_train(["--help"], shown)
     return 0
 
 
@@ -394,7 +401,7 @@ def bench(
     if json_:
         print(json.dumps(result))
         return 0
-    print(f"acer {result['steps_per_second']:,.0f} steps/s, {result['roofline_fraction']:.2f} of the roofline")
+    print(f"acer {result['steps_per_second']:,.0f} steps/s, {result['roofline_fraction']:.2f} of the bare work's speed")
     for part, of in result["milliseconds_per_iteration"].items():
         print(f"  {part:<16} {of['acer']:>9,.1f} ms, bare {of['bare']:>9,.1f} ms")
     for peer, speed in result["peers"].items():
@@ -450,7 +457,7 @@ def main() -> None:
         code = error.exit_code
     except MemoryError as error:
         complain(f"not enough memory: {error}")
-        code = AcerError.exit_code
+        code = MISTAKE
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:  # whoever read has had enough
@@ -458,7 +465,7 @@ def main() -> None:
         code = 0
     except OSError as error:
         complain(f"{error.filename}: {error.strerror}" if error.filename else in_one_line(error))
-        code = AcerError.exit_code
+        code = MISTAKE
     sys.exit(code)
 
 

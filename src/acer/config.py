@@ -336,7 +336,7 @@ def validate(config: Config) -> Config:
     need(c.home == "local" or c.device == "cpu", f"--home {c.home} is for CPUs: leave out --device")
     need(c.on_policy or c.replay_ratio > 0, "nothing would be learnt with --no-on-policy and --replay-ratio 0")
     capacity = team_size(c) * c.environments * (c.replay_capacity // c.trajectory_length) * c.trajectory_length
-    need(c.replay_ratio == 0 or c.replay_start < capacity,
+    need(c.replay_ratio == 0 or c.replay_start <= capacity,
          f"--replay-start {c.replay_start} is never reached: the memory holds {capacity} steps")  # fmt: skip
     if c.algo in ("a3c", "trust-a3c"):
         need(c.replay_ratio == 0, f"{c.algo} has no replay: leave out --replay-ratio, or use tis or acer")

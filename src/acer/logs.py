@@ -4,6 +4,7 @@ import contextlib
 import csv
 import math
 import os
+import shutil
 from collections import deque
 from pathlib import Path
 from typing import Any, Self
@@ -54,13 +55,16 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def put_aside(directory: Path) -> None:
-    """Keeps a run's tables, if they have rows, under other names: it begins again."""
+    """Keeps a run's tables and events, if they have rows, under other names: it begins again."""
     if not (directory / "progress.csv").exists() or not read(directory / "progress.csv"):
         return
     for name in ("progress.csv", "episodes.csv", "eval.csv"):
         if (directory / name).exists():
             (directory / name).replace(directory / f"{name}.old")
-    warn(f"{directory} has no checkpoint: it begins again; what was logged before is kept in *.csv.old")
+    if (directory / "tensorboard").exists():
+        shutil.rmtree(directory / "tensorboard.old", ignore_errors=True)
+        (directory / "tensorboard").rename(directory / "tensorboard.old")
+    warn(f"{directory} has no checkpoint: it begins again; what was logged before is kept in *.old")
 
 
 def column_pairs(path: Path, x: str, y: str = "return_mean") -> list[tuple[float, float]]:

@@ -131,12 +131,14 @@ class ACER:
         """A saved model, or the latest (or best) checkpoint of a run.
 
         With `resume` the replay memory, the unfinished episodes and all counters come along, so that `learn` goes on
-        where the run stopped; otherwise `learn` begins anew from the saved parameters.
+        where the run stopped, in its directory; otherwise `learn` begins anew from the saved parameters.
         """
         where, state = checkpoint.find(Path(path), warn, best)
         model = cls.__new__(cls)
         if resume:
-            model._adopt(Training.take_up(where, state, env, device=device))
+            run = checkpoint.run_of(where)
+            directory = run if (run / "config.json").is_file() else None
+            model._adopt(Training.take_up(where, state, env, directory, device))
         else:
             config = config_of(where, state, device)
             training = Training(config, trusted(config, env, where), saved=(where, state))

@@ -1,7 +1,7 @@
 """Replay: a memory of trajectories, compressed, with exactly what went in coming out.
 
 Each trajectory of one environment is a unit. Its observations, by far the largest part, are one LZ4 block; the rest
-are rows of plain arrays. A capacity in frames per environment holds capacity // k trajectories of each; then the
+are rows of plain arrays. A capacity in steps per environment holds capacity // k trajectories of each; then the
 oldest are overwritten.
 
 Images are often stacks of the last frames, oldest first: then each frame is stored once. Where a stack is not the one

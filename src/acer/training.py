@@ -28,6 +28,7 @@ from acer.display import Display, warn
 from acer.envs import ActionSpec, EnvBatch, ObservationSpec, spaces_of
 from acer.envs.registry import EnvMaker
 from acer.errors import (
+    FAILED,
     AcerError,
     CheckpointError,
     EnvironmentFault,
@@ -58,10 +59,10 @@ class Training:
         self.directory, self.callbacks = directory, callbacks
         self.env_source: str | EnvMaker = env or config.env
         observation, action = spaces_of(self.env_source, **configuration.environment_options(config))
+        use_threads(config, observation)  # first of all: how many there are decides how numbers round
         self.config = config = _decided(config, observation)
         if saved is not None:
             check_fits(config, observation, action, *saved)
-        use_threads(config, observation)  # first of all: how many there are decides how numbers round
         init, self._learner_seeds, self._evaluation_seeds = np.random.SeedSequence(config.seed).spawn(3)
         try:
             self.agent = Agent(config, observation, action, int(init.generate_state(1)[0]))
@@ -241,7 +242,7 @@ class Training:
                 whole = False
                 raise
             except (EnvironmentFault, LearningFault) as error:
-                error.exit_code = 3
+                error.exit_code = FAILED
                 whole = True  # they end an iteration between two trajectories or two updates
                 raise
             finally:
@@ -265,7 +266,7 @@ class Training:
                 try:
                     self._log_evaluation(logs, display, final=True)
                 except EnvironmentFault as error:
-                    error.exit_code = 3
+                    error.exit_code = FAILED
                     raise
             if not saved:
                 raise CheckpointError(f"the last checkpoint could not be written; the run is in {self.directory} as it "
@@ -506,9 +507,10 @@ def config_of(where: Path, state: dict[str, Any], device: str | None = None) -> 
 def trusted(config: Config, env: str | EnvMaker | None, where: Path) -> str | EnvMaker | None:
     """The environment to use. Code that a file names is not run because the file says so: the user has to."""
     if env is None and ":" in config.env:
+        importable = "<" not in config.env and not config.env.startswith(("__main__:", "functools:"))
         raise CheckpointError(
             f"{where} was made with {config.env}, code of your own, which is not run because a file names it; "
-            f"if you trust it, name it yourself: --env {config.env}"
+            f"if you trust it, name it yourself: --env {config.env if importable else 'module:Class'}, in Python env=…"
         )
     return env
 

@@ -20,6 +20,7 @@ from acer.machine import cores
 from acer.scores import GAMES
 
 EnvMaker = Callable[..., gym.Env[Any, Any]]
+OWN = "acer/"  # the paper's control tasks as Gymnasium has them
 SUITE = "dm_control/"  # dm_control's own tasks, through shimmy: dm_control/cheetah-run-v0
 
 
@@ -27,7 +28,7 @@ def preset_of(env: str | EnvMaker) -> str:
     """The preset that is made for an environment, by its name."""
     if env in GAMES:
         return "atari"
-    if env in TASKS or (isinstance(env, str) and (env.startswith(SUITE) or "mujoco" in _entry(env))):
+    if env in TASKS or (isinstance(env, str) and (env.startswith((SUITE, OWN)) or "mujoco" in _entry(env))):
         return "control"
     return "classic"
 
@@ -39,7 +40,7 @@ def known_names() -> list[str]:
         key = f"{spec.namespace}/{spec.name}" if spec.namespace else spec.name
         if key not in newest or (spec.version or 0) > (newest[key].version or 0):
             newest[key] = spec
-    hidden = ("phys2d/", "tabular/", "GymV", "acer/")
+    hidden = ("phys2d/", "tabular/", "GymV", OWN)
     return [*GAMES, *TASKS, *sorted(spec.id for spec in newest.values() if not spec.id.startswith(hidden))]
 
 
