@@ -55,7 +55,7 @@ class Estimate:
     critic: list[tuple[Tensor, Tensor]]  # outputs of the critic […, T, B] with the ascent direction of each
     target: Tensor  # what the critic should have said [T, B]
     predicted: Tensor  # what it said [T, B]
-    bounded: Tensor  # what it should have said by an estimate without unbounded weights [T, B]: for the unit of δ
+    bounded: Tensor  # where the errors lead that δ is counted in, which have no unbounded weights [T, B]
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,8 @@ def actor_critic(method: Method, network: Network, batch: Batch, seen: Seen) -> 
         target = returns.k_step(batch.rewards, batch.discounts, batch.live, v)
         error = method.weight(batch, seen) * (target - v[:-1])
         g = gradients.weighted_score(method.distribution, seen.phi[:-1], batch.actions, error)
-    return Estimate(g, [(v[:-1], error)], target, v[:-1].detach(), target)
+    said = v[:-1].detach()
+    return Estimate(g, [(v[:-1], error)], target, said, said + error)
 
 
 @torch.no_grad()
