@@ -211,18 +211,20 @@ def test_the_unit_is_the_running_size_of_the_critics_errors() -> None:
         ("acer", "rewards", False),
         ("acer", "errors", True),
         ("no-retrace", "errors", True),
+        ("trust-tis", "errors", True),
         ("no-trust-region", None, False),
     ],
 )
 def test_updates_get_the_unit_that_was_asked_for(algo: str, unit: str | None, follows: bool, monkeypatch: Any) -> None:
-    """Every update has the errors of those before it, times √d; by Retrace, whatever is learnt from."""
-    given, sizes = [], []
+    """Every update has the errors of those before it, times √d: by Retrace, or weighted as TIS weights them."""
+    given, sizes, plain = [], [], []
 
     def spy(*args: Any) -> Outcome:
         given.append(args[-1])
         outcome = update(*args)
-        target = outcome.estimate.bounded if algo == "no-retrace" else outcome.estimate.target
-        sizes.append(3 * float(outcome.squared_error(target)))  # three joints
+        estimate = outcome.estimate
+        sizes.append(3 * float(outcome.mean_square(estimate.errors)))  # three joints
+        plain.append(torch.equal(estimate.errors, estimate.target - estimate.predicted))
         return outcome
 
     monkeypatch.setattr(actor_learner, "update", spy)
@@ -231,6 +233,7 @@ def test_updates_get_the_unit_that_was_asked_for(algo: str, unit: str | None, fo
     while len(given) < 8:
         training.learner.iterate()
     training.close()
+    assert all(plain) if algo in ("acer", "no-trust-region") else not any(plain[-4:])
     wanted = RunningSize()
     for unit_given, size in zip(given, sizes, strict=True):
         assert unit_given == (wanted.value if follows else 1)

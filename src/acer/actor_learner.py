@@ -264,8 +264,8 @@ class ActorLearner:
             if math.isfinite(norm):
                 home.push(home.gradient, learning_rate(config, self.steps))
                 if config.delta_unit == "errors" and config.trust_region == "projection":
-                    error = outcome.squared_error(outcome.estimate.bounded)
-                    self.unit.add(agent.distribution.dimensions * float(error))
+                    error = float(outcome.mean_square(outcome.estimate.errors))
+                    self.unit.add(agent.distribution.dimensions * error)
                 self._skipped_in_a_row = 0
             else:
                 home.skip()

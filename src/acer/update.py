@@ -55,7 +55,7 @@ class Estimate:
     critic: list[tuple[Tensor, Tensor]]  # outputs of the critic […, T, B] with the ascent direction of each
     target: Tensor  # what the critic should have said [T, B]
     predicted: Tensor  # what it said [T, B]
-    bounded: Tensor  # where the errors lead that δ is counted in, which have no unbounded weights [T, B]
+    errors: Tensor  # of the critic, with bounded weights at the most [T, B]: what δ is counted in
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,9 @@ class Outcome:
     g: Tensor  # before the trust region [T, B, n]
     z: Tensor  # after it
 
-    def squared_error(self, target: Tensor) -> Tensor:
-        """Mean over the live steps of the critic's error, squared."""
-        errors = (target - self.estimate.predicted) * self.batch.live
-        return errors.square().sum() / self.batch.live.sum().clamp(min=1)
+    def mean_square(self, errors: Tensor) -> Tensor:
+        """Over the live steps. errors: [T, B]."""
+        return (errors * self.batch.live).square().sum() / self.batch.live.sum().clamp(min=1)
 
 
 Constraint = Callable[[Tensor, Tensor], Tensor]
@@ -157,7 +156,7 @@ def acer_discrete(method: Method, network: Network, batch: Batch, seen: Seen) ->
         g = gradients.acer_categorical(
             method.distribution, seen.phi[:-1], batch.mu, batch.actions, q[:-1], v[:-1], q_policy, method.c
         )
-    return Estimate(g, [(q_taken, q_ret - q_taken.detach())], q_ret, q_taken.detach(), bounded)
+    return Estimate(g, [(q_taken, q_ret - q_taken.detach())], q_ret, q_taken.detach(), bounded - q_taken.detach())
 
 
 def acer_continuous(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
@@ -177,7 +176,7 @@ def acer_continuous(method: Method, network: Network, batch: Batch, seen: Seen) 
         to_v = error + gradients.truncated_weight(seen.log_rho, 1.0) * error
         to_u = (-error / method.sdn_samples).expand(method.sdn_samples, *error.shape)
         to_advantages = torch.cat((error.unsqueeze(0), torch.zeros_like(error).unsqueeze(0), to_u))
-    return Estimate(g, [(v[:-1], to_v), (advantages, to_advantages)], q_ret, q, bounded)
+    return Estimate(g, [(v[:-1], to_v), (advantages, to_advantages)], q_ret, q, bounded - q)
 
 
 def acer_separate(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
@@ -194,7 +193,7 @@ def acer_separate(method: Method, network: Network, batch: Batch, seen: Seen) ->
         g = gradients.acer_gaussian(f, phi, batch.mu, batch.actions, sampled[0], q_sampled, v[:-1], q_opc, method.c)
         to_v = returns.importance_weight(seen.log_rho) * (q_ret - v[:-1])
         to_q = torch.stack((q_ret - q, torch.zeros_like(q)))
-    return Estimate(g, [(v[:-1], to_v), (qs, to_q)], q_ret, q, bounded)
+    return Estimate(g, [(v[:-1], to_v), (qs, to_q)], q_ret, q, bounded - q)
 
 
 def actor_critic(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
@@ -205,8 +204,7 @@ def actor_critic(method: Method, network: Network, batch: Batch, seen: Seen) -> 
         target = returns.k_step(batch.rewards, batch.discounts, batch.live, v)
         error = method.weight(batch, seen) * (target - v[:-1])
         g = gradients.weighted_score(method.distribution, seen.phi[:-1], batch.actions, error)
-    said = v[:-1].detach()
-    return Estimate(g, [(v[:-1], error)], target, said, said + error)
+    return Estimate(g, [(v[:-1], error)], target, v[:-1].detach(), error)
 
 
 @torch.no_grad()
@@ -222,7 +220,7 @@ def diagnostics(method: Method, outcome: Outcome) -> dict[str, Tensor]:
     before = f.pullback(phi, outcome.g).square().sum(-1)
     change = f.pullback(phi, outcome.g - outcome.z).square().sum(-1)
     target = outcome.estimate.target
-    squared_error = outcome.squared_error(target)
+    squared_error = outcome.mean_square(target - outcome.estimate.predicted)
     (middle,) = means(target)
     active, entropy, kl, variance, above, trace = means(
         (change > 1e-10 * before).to(phi.dtype),
