@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -174,6 +175,8 @@ MISTAKES = [
     (["control", "--ray-address", "auto", "--jobs", "2"], "--jobs is for runs on this machine"),
     (["theory", "--scale", "huge"], "huge"),
     (["flight"], "flight"),
+    (["control", "--tasks"], "--tasks names nothing; to have all of them, leave it out"),
+    (["atari", "--seeds"], "--seeds names nothing"),
     (["control", "--ray-address", "auto"], "pip install '.[ray]'"),
 ]
 
@@ -219,12 +222,12 @@ def test_bootstrap_intervals():
 # ------------------------------------------------------------------ summaries
 
 
-def a_run(final, setting=0, method="acer", seed=0, env="fish", x=(100.0, 200.0), evaluation=0.0):
+def a_run(final, setting=0, method="acer", seed=0, env="fish", x=(100.0, 200.0), evaluation=0.0, diverged=False):
     """A run whose return rises from 0 to `final`."""
     config = configuration.defaults(env, env in TASKS, "control" if env in TASKS else "atari")
     columns = {"steps": np.array(x), "seconds": np.array(x) / 10, "return_mean": np.array([0.0, final])}
-    columns["score"] = columns["return_mean"]
-    return Run(Job(method, setting, seed, config), columns, evaluation)
+    columns |= {"score": columns["return_mean"], "kl": np.ones(2), "trust_region_active": np.array([0.0, 0.5])}
+    return Run(Job(method, setting, seed, config), columns, evaluation, diverged)
 
 
 def test_best_settings_and_median_by_hand():
@@ -268,11 +271,42 @@ def test_the_table_has_the_papers_statistic_and_the_interquartile_mean():
     assert (training["best"], training["best_mean"], training["best_std"], training["median"]) == (1, 32, 0, 6)
     assert training["iqm"] == 7 and training["iqm_low"] < 7 < training["iqm_high"]
     assert (evaluation["best_mean"], evaluation["median"]) == (99, 0)  # of the setting whose training was best
-    assert training["failed"] == 0
+    assert training["failed"] == training["diverged"] == 0
+    assert training["kl"] == 1 and training["trust_region_active"] == 0.5  # over the last quarter
     assert summaries.control_table(planned, found[:5])[0]["failed"] == 1
     assert list(training) == summaries.CONTROL_TABLE
     nothing = summaries.control_table(planned, [])
     assert nothing[0]["failed"] == 6 and "iqm" not in nothing[0]
+
+
+def test_pairs_of_methods_are_compared_setting_by_setting():
+    acer, other = [5.0, 1.0, 9.0, 4.0], [2.0, 3.0, 1.0, 1.0]
+    found = [a_run(value, i) for i, value in enumerate(acer)]
+    found += [a_run(value, i, "tis") for i, value in enumerate(other)]
+    found += [a_run(20.0, i, method, env="walker") for method in ("acer", "tis") for i in (0, 1)]
+    found[-1] = a_run(10.0, 1, "tis", env="walker")
+    found.append(a_run(0.0, 2, "tis", env="walker"))  # with no counterpart, but it widens the task's range
+    rows = summaries.pairs_table([run.job for run in found], found, [("acer", "tis")])
+    by_task = {row["task"]: row for row in rows if row["measure"] == "training"}
+    assert list(by_task["fish"]) == summaries.PAIRS_TABLE
+    assert (by_task["fish"]["settings"], by_task["fish"]["ahead"]) == (4, 3)
+    assert (by_task["fish"]["median"], by_task["fish"]["iqm"]) == (3, 3)  # of −2, 3, 3, 8
+    assert (by_task["walker"]["settings"], by_task["walker"]["ahead"], by_task["walker"]["median"]) == (2, 1, 5)
+    shares = [-2 / 8, 3 / 8, 3 / 8, 8 / 8, 0, 10 / 20]
+    assert by_task[summaries.ALL_TASKS]["settings"] == 6
+    assert by_task[summaries.ALL_TASKS]["median"] == pytest.approx(np.median(shares))
+    assert summaries.pairs_table([run.job for run in found], found, [("acer", "a3c")]) == []
+
+
+def test_a_run_that_diverged_counts_with_the_return_that_it_had_last():
+    found = [a_run(10.0, 0), a_run(8.0, 1), a_run(2.0, 2, x=(20.0, 40.0), evaluation=2.0, diverged=True)]
+    jobs = [run.job for run in found]
+    of = summaries.over_settings(found)
+    assert of.x[0] == 100 and of.x[-1] == 200 and of.returns[2].tolist() == [2.0] * len(of.x)
+    training, evaluation = summaries.control_table(jobs, found)
+    assert (training["failed"], training["diverged"], training["median"]) == (0, 1, 8)
+    assert evaluation["diverged"] == 1
+    assert summaries.over_settings(found[2:]).x[-1] == 40
 
 
 def test_one_best_setting_has_the_middle_half_of_all_around_it():
@@ -457,7 +491,7 @@ def test_killed_in_the_middle_and_started_again_it_ends_with_the_same_files(call
     whole, parts = Path("whole"), Path("parts")
     code, out, err = call(*TINY, "--out", whole)
     assert code == 0, err
-    assert out.split() == [f"whole/control.{ending}" for ending in ("png", "svg", "csv")]
+    assert out.split() == [f"whole/control{ending}" for ending in (".png", ".svg", ".csv", "-pairs.csv")]
     assert "2 runs of 5,000 steps, 0 of them done" in err
     assert "2/2 runs  fish-acer-1-0: done" in err
     assert not (whole / "work").exists()
@@ -539,6 +573,18 @@ def test_a_run_that_fails_is_written_down_and_stops_no_other(call, monkeypatch):
         "CartPole-v1": "0",
     }
     assert "1 of 2 runs" in Path("x/control.svg").read_text()
+
+
+def test_a_run_whose_learning_fails_is_a_result(call, monkeypatch):
+    settings = {"learning_rate": 1e30, "max_gradient_norm": 1e30, "most_skipped": 3}
+    bad, good = small_job("acer", 0, "CartPole-v1"), small_job("acer", 1, "CartPole-v1")
+    bad = replace(bad, config=replace(bad.config, **settings))
+    monkeypatch.setattr(plans, "jobs", lambda *_: [bad, good])
+    code, _, err = call("experiment", "control", "--out", "x", "--jobs", "2")
+    assert code == 3 and "CartPole-v1-acer-0-0 failed: 3 updates in a row had gradients that are not finite" in err
+    assert json.loads(Path("x/runs/CartPole-v1-acer-0-0/result.json").read_text())["diverged"] is True
+    assert [run.diverged for run in runs.load(Path("x"), [bad, good])] == [True, False]
+    assert {(row["failed"], row["diverged"]) for row in read(Path("x/control.csv"))} == {("0", "1")}
 
 
 def test_a_run_whose_checkpoints_cannot_be_read_is_kept(tmp_path):

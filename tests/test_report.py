@@ -178,6 +178,14 @@ def test_agents_of_one_algorithm_are_told_apart_by_what_makes_them_others(tmp_pa
     assert made(tmp_path)["agents"] == ["tis", "acer, replay ratio 0", "acer, replay ratio 4"]
 
 
+def test_an_experiments_agents_have_its_names(tmp_path):
+    """Pong's agents differ in their ratios, which has nothing to do with the fish's."""
+    for env, method, ratio in (("pong", "acer-0", 0), ("pong", "acer-4", 4), ("fish", "acer", 4)):
+        run = write_run(tmp_path / f"{env}-{method}-0-0", env, settings={"replay_ratio": ratio})
+        (run / "result.json").write_text(json.dumps({"method": method, "error": None}))
+    assert made(tmp_path)["agents"] == ["acer", "acer-0", "acer-4"]
+
+
 def test_an_experiment_may_have_figures_and_tables_only(tmp_path):
     write_picture(tmp_path / "theory.png")
     (tmp_path / "theory.csv").write_text("x,y\n1,2\n")
@@ -192,10 +200,13 @@ def test_runs_that_have_just_begun_or_failed(tmp_path):
     (tmp_path / "failed" / "result.json").write_text(json.dumps({"error": "the physics exploded"}))
     with (tmp_path / "failed" / "progress.csv").open("a") as file:
         file.write("70000,12.")  # a row that is being written
+    write_run(tmp_path / "lost", "fish", count=3)
+    (tmp_path / "lost" / "result.json").write_text(json.dumps({"error": "not finite", "diverged": True}))
     shown = made(tmp_path)
     assert shown["runs"][0]["curves"] == [] and shown["runs"][0]["final"] is None
     assert shown["runs"][1]["steps"] == 60_000
-    assert shown["notes"] == ["failed failed: the physics exploded"]
+    assert [run["failed"] for run in shown["runs"]] == [False, True, False]  # a run that diverged is a result
+    assert shown["notes"] == ["failed failed: the physics exploded", "lost diverged: not finite"]
 
 
 def test_what_acer_eval_printed_is_an_evaluation(tmp_path):

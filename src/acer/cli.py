@@ -277,11 +277,11 @@ def experiment(
     /,
     scale: Scale = "smoke",
     out: Path | None = None,
-    tasks: tuple[str, ...] = (),
-    games: tuple[str, ...] = (),
-    methods: tuple[str, ...] = (),
-    settings: tuple[str, ...] = (),
-    seeds: tuple[str, ...] = (),
+    tasks: tuple[str, ...] | None = None,
+    games: tuple[str, ...] | None = None,
+    methods: tuple[str, ...] | None = None,
+    settings: tuple[str, ...] | None = None,
+    seeds: tuple[str, ...] | None = None,
     steps: int | None = None,
     jobs: int = 0,
     threads: int = 1,
@@ -312,7 +312,12 @@ def experiment(
     for flag, number, least in (("--jobs", jobs, 0), ("--threads", threads, 1)):
         if number < least:
             raise SettingsError(f"{flag} must be at least {least}, not {number}")
-    narrowing = Narrowing(tasks, games, methods, numbers("--settings", settings), numbers("--seeds", seeds), steps)
+    lists = {"--tasks": tasks, "--games": games, "--methods": methods, "--settings": settings, "--seeds": seeds}
+    for flag, given in lists.items():
+        if given == ():
+            raise SettingsError(f"{flag} names nothing; to have all of them, leave it out")
+    narrowing = Narrowing(tasks or (), games or (), methods or (), numbers("--settings", settings or ()),
+                          numbers("--seeds", seeds or ()), steps)  # fmt: skip
     out = out or Path("runs") / "experiments" / scale
     if name == "theory":
         for flag, given in (("--jobs", jobs), ("--threads", threads != 1), ("--ray-address", ray_address),

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import errno
 import functools
+import hashlib
 import os
 import platform
 import signal
@@ -22,12 +23,19 @@ def cores() -> int:
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Of what decides a run's numbers."""
-    found = {"python": platform.python_version()}
+    """Of what decides a run's numbers, this package's own code by its hash."""
+    found = {"python": platform.python_version(), "code": _code()}
     for name in ("acer", "torch", "numpy", "gymnasium", "mujoco", "ale-py"):
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
+
+
+def _code() -> str:
+    """The first digits of a hash of the package's modules, but for benchmarks, experiments and reports."""
+    here = Path(__file__).parent
+    names = sorted(path for pattern in ("*.py", "envs/*.py", "data/*.xml") for path in here.glob(pattern))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in names)).hexdigest()[:12]
 
 
 def free_memory() -> int:

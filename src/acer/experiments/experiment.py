@@ -40,13 +40,14 @@ def run(
     missing = [job for job in planned if not runs.is_finished(out, job)]
     say(f"Experiment {name}, scale {scale}: {_count(planned, 'run')} of {_steps(planned)}, "
         f"{len(planned) - len(missing)} of them done, in {out}")  # fmt: skip
-    if missing and runner is not None:
-        spaces_of(missing[0].config.env)  # a simulator that is not installed is told once
+    if runner is not None:
+        if missing:
+            spaces_of(missing[0].config.env)  # a simulator that is not installed is told once
         jobs.run(planned, out, runner)
     failures = {job.name: error for job in planned if (error := runs.error_of(out, job))}
-    finished = {run.job.name: run for run in runs.load(out, planned)}
-    shown = plans.comparable(planned, finished.keys() | failures.keys())
-    found = [finished[job.name] for job in shown if job.name in finished]
+    ended = {run.job.name: run for run in runs.load(out, planned)}
+    shown = plans.comparable(planned, ended.keys() | failures.keys())
+    found = [ended[job.name] for job in shown if job.name in ended]
     if not found and runner is None:
         raise SettingsError(f"nothing to draw in {out} yet: no setting has been run with every method; run it first")
     if not found:
@@ -73,10 +74,13 @@ def caption(name: str, scale: str, shown: Sequence[Job], found: int, planned: in
     """The scale, in words that stand on the figure."""
     parts = [f"acer experiment {name}, scale: {scale}"]
     if name == "atari":
-        parts.append(_count({job.config.env for job in shown}, "game"))
+        games = sorted({job.config.env for job in shown})
+        parts.append(", ".join(games) if len(games) <= 3 else _count(games, "game"))
     else:
         parts.append(_count({job.setting for job in shown}, "setting"))
     parts += [_count({job.seed for job in shown}, "seed"), _steps(shown)]
+    if any(job.config.delta_unit == "errors" for job in shown):
+        parts.append("δ in the critic’s errors")
     if found < planned:
         parts.append(f"{found} of {planned} runs")
     return "; ".join(parts)
@@ -91,11 +95,21 @@ def _count(values: Collection[Any], what: str) -> str:
     return f"{len(values)} {what}{'s' * (len(values) != 1)}"
 
 
+# Which methods the paper's claims compare: ACER with all others, baselines with and without trust region.
+PAIRS = {
+    "control": [*(("acer", other) for other in plans.BASELINES if other != "acer"),
+                ("trust-a3c", "a3c"), ("trust-tis", "tis")],
+    "ablation": [("acer", other) for other in plans.ABLATIONS if other != "acer"],
+}  # fmt: skip
+
+
 def _draw_learning(name: str) -> Callable[[Sequence[Job], Sequence[Run], str, Path], list[Path]]:
     def draw(planned: Sequence[Job], found: Sequence[Run], text: str, out: Path) -> list[Path]:
         curves, meaning = summaries.best_curves(planned, found), summaries.meaning_of_curves(planned)
         drawn = figures.learning(curves, f"{meaning}\n{text}", out / name)
-        return [*drawn, _write(out / f"{name}.csv", summaries.CONTROL_TABLE, summaries.control_table(planned, found))]
+        pairs = summaries.pairs_table(planned, found, PAIRS[name])
+        return [*drawn, _write(out / f"{name}.csv", summaries.CONTROL_TABLE, summaries.control_table(planned, found)),
+                _write(out / f"{name}-pairs.csv", summaries.PAIRS_TABLE, pairs)]  # fmt: skip
 
     return draw
 

@@ -61,7 +61,7 @@ def sensitivity(rows: Sequence[dict[str, Any]], caption: str, output: Path) -> l
         column[1].set_xlim(0, DELTAS[1] + 0.1)
         column[0].set_title(task, fontsize=10)
         column[0].set_xlabel("log₁₀ learning rate", fontsize=9)
-        column[1].set_xlabel("δ, in the critic’s errors", fontsize=9)
+        column[1].set_xlabel("δ", fontsize=9)
     figure.supylabel("final return (last 100 training episodes)", fontsize=9)
     return _save(figure, f"each learning rate has its own δ, and each δ its own learning rate\n{caption}", output)
 

@@ -19,9 +19,10 @@ from types import FrameType
 from typing import IO, Any
 
 from acer.display import JobsDisplay, warn
-from acer.errors import SettingsError, described
+from acer.errors import SettingsError
 from acer.experiments import runs
 from acer.experiments.plans import Job, from_json, to_json
+from acer.experiments.runs import Failure
 from acer.machine import lock, signals_go_to
 
 PATIENCE = 60.0  # seconds that the runs of a killed experiment have to save and end
@@ -59,13 +60,13 @@ def here(at_once: int) -> Runner:
                 if stopping:
                     _ask_to_stop(process)
                 display.begin(job.name, job.config.steps)
-                error = _followed(process, job, display)
+                failure = _followed(process, job, display)
                 live.remove(process)
                 said.seek(0)
                 if stopping:
                     display.drop(job.name)
                 else:
-                    _note(out, job, process.returncode, error or _last_line(said.read()), display)
+                    _note(out, job, process.returncode, failure or Failure(_last_line(said.read())), display)
 
         with ThreadPoolExecutor(at_once) as pool:
             futures = [pool.submit(process, job) for job in jobs]
@@ -107,10 +108,10 @@ def _ask_to_stop(process: "subprocess.Popen[str]") -> None:
         process.stdin.close()
 
 
-def _followed(process: "subprocess.Popen[str]", job: Job, display: JobsDisplay) -> str:
-    """Shows what the job says until it ends; gives the error that it named."""
+def _followed(process: "subprocess.Popen[str]", job: Job, display: JobsDisplay) -> Failure | None:
+    """Shows what the job says until it ends; gives the failure that it named."""
     assert process.stdout is not None
-    error = ""
+    failure = None
     for line in process.stdout:
         try:
             message = json.loads(line)
@@ -120,17 +121,20 @@ def _followed(process: "subprocess.Popen[str]", job: Job, display: JobsDisplay) 
             continue
         if "steps" in message:
             display.show(job.name, int(message["steps"]))
-        error = str(message.get("error", error))
+        if "error" in message:
+            failure = Failure(str(message["error"]), bool(message.get("diverged")))
     process.wait()
     _ask_to_stop(process)  # closes what one that died at once never read
-    return error
+    return failure
 
 
-def _note(out: Path, job: Job, code: int, error: str, display: JobsDisplay) -> None:
+def _note(out: Path, job: Job, code: int, failure: Failure, display: JobsDisplay) -> None:
     """What became of a job, for the display and, if it failed, for the experiment."""
+    if code < 0:
+        failure = Failure(f"killed by signal {-code}")
     if code:
-        error = f"killed by signal {-code}" if code < 0 else error or f"ended with code {code}"
-        runs.write(out, job, runs.small_files(runs.work(out, job), job, error))
+        failure = failure if failure.error else Failure(f"ended with code {code}")
+        runs.write(out, job, runs.small_files(runs.work(out, job), job, failure))
     display.end(job.name, job.config.steps, runs.error_of(out, job))
 
 
@@ -162,7 +166,7 @@ def on_ray(address: str) -> Runner:
                     try:
                         runs.write(out, job, ray.get(task))
                     except ray.exceptions.RayError as error:
-                        files = runs.small_files(runs.work(out, job), job, _last_line(str(error)))
+                        files = runs.small_files(runs.work(out, job), job, Failure(_last_line(str(error))))
                         runs.write(out, job, files)
                     display.end(job.name, job.config.steps, runs.error_of(out, job))
         finally:
@@ -179,13 +183,13 @@ def _task(line: str) -> dict[str, str]:
 
     job = from_json(line)
     with tempfile.TemporaryDirectory() as directory:
-        place, error = Path(directory) / "run", ""
+        place, failure = Path(directory) / "run", None
         try:
             if not worker.train(job, place, lambda _: None):
-                error = "stopped before its end"
+                failure = Failure("stopped before its end")
         except Exception as problem:
-            error = described(problem)
-        return runs.small_files(place, job, error)
+            failure = Failure.of(problem)
+        return runs.small_files(place, job, failure)
 
 
 def make_directory(out: Path) -> None:

@@ -4,7 +4,8 @@
         config.json     every setting
         progress.csv    the learning curve
         eval.csv        the evaluation at the end, mode action
-        result.json     which method, setting and seed it is; the evaluation; what went wrong, if anything did; versions
+        result.json     which method, setting and seed it is; the evaluation; what went wrong, if anything did, and
+                        whether it was the learning; versions
     OUT/work/NAME/      a run that is going on, with its checkpoints; gone when it is finished
 
 A run's directory is like that of `acer train`, so `acer plot` draws it.
@@ -16,9 +17,9 @@ import json
 import math
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from acer import config as configuration
 from acer.config import Config
 from acer.envs.atari import FRAME_SKIP
-from acer.errors import CheckpointError, SettingsError, in_one_line
+from acer.errors import CheckpointError, LearningFault, SettingsError, described, in_one_line
 from acer.experiments.plans import Job
 from acer.logs import EVALUATIONS, read
 from acer.machine import versions
@@ -45,11 +46,16 @@ OPERATION = {"threads", "log_every", "checkpoint_every", "checkpoint_minutes", "
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its curve by column [n], NaN where a column has no value, and its evaluation's mean return."""
+    """A run to its end: its curve by column [n], NaN where a column has no value, and its evaluation's mean return.
+
+    One that ended early because its numbers were no longer finite is a result, too; not evaluated, it stays at the
+    return that it had last.
+    """
 
     job: Job
     columns: dict[str, Array]
     evaluation: float
+    diverged: bool = False
 
     def curve(self, y: str, x: str = "steps") -> tuple[Array, Array]:
         """Two columns, where y is known."""
@@ -71,7 +77,19 @@ def work(out: Path, job: Job) -> Path:
     return out / "work" / job.name
 
 
-def small_files(directory: Path, job: Job, error: str = "") -> dict[str, str]:
+@dataclass(frozen=True)
+class Failure:
+    """Why a run did not come to its end."""
+
+    error: str
+    diverged: bool = False  # its numbers were no longer finite
+
+    @classmethod
+    def of(cls, error: BaseException) -> Self:
+        return cls(described(error), isinstance(error, LearningFault))
+
+
+def small_files(directory: Path, job: Job, failure: Failure | None = None) -> dict[str, str]:
     """What is kept of a run in `directory`, by file name; of a failed one whatever there is, and why it failed."""
     rows, evaluations = (_rows(directory / name) for name in ("progress.csv", "eval.csv"))
     columns = list(COLUMNS)
@@ -83,8 +101,11 @@ def small_files(directory: Path, job: Job, error: str = "") -> dict[str, str]:
         "method": job.method,
         "setting": job.setting,
         "seed": job.seed,
-        "evaluation": {key: _number(of) for key, of in evaluations[-1].items()} if evaluations and not error else None,
-        "error": error or None,
+        "evaluation": {key: _number(of) for key, of in evaluations[-1].items()}
+        if evaluations and not failure
+        else None,
+        "error": failure.error if failure else None,
+        "diverged": bool(failure and failure.diverged),
         "versions": versions(),
     }
     return {
@@ -116,14 +137,18 @@ def is_finished(out: Path, job: Job) -> bool:
     return bool(result) and not result.get("error")
 
 
+def _diverged(out: Path, job: Job) -> bool:
+    return bool(_json(kept(out, job) / "result.json").get("diverged"))
+
+
 def error_of(out: Path, job: Job) -> str:
     """Why the run failed; empty if it did not, or is not there."""
     return str(_json(kept(out, job) / "result.json").get("error") or "")
 
 
 def load(out: Path, jobs: Sequence[Job]) -> list[Run]:
-    """The finished ones among the runs."""
-    return [_load(out, job) for job in jobs if is_finished(out, job)]
+    """Those of the runs that came to an end of their own: finished or diverged."""
+    return [_load(out, job) for job in jobs if is_finished(out, job) or _diverged(out, job)]
 
 
 def same(file: Path, config: Config) -> bool:
@@ -186,6 +211,7 @@ def _load(out: Path, job: Job) -> Run:
         rows, evaluations = (read(where / name) for name in ("progress.csv", "eval.csv"))
         names = rows[0] if rows else COLUMNS
         columns = {name: np.array([float(row[name] or "nan") for row in rows]) for name in names}
-        return Run(job, columns, float(evaluations[-1]["return_mean"]) if evaluations else math.nan)
+        run = Run(job, columns, float(evaluations[-1]["return_mean"]) if evaluations else math.nan)
+        return replace(run, evaluation=run.final, diverged=True) if _diverged(out, job) else run
     except (CheckpointError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{where} is damaged ({in_one_line(error)}); to run it again, remove it") from None

@@ -1,5 +1,6 @@
 """From runs to what is shown: curves over settings or games, and the rows of the tables beside the figures."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -47,7 +48,7 @@ def over_settings(runs: Sequence[Run]) -> Settings | None:
     if not runs:
         return None
     curves = [run.curve("return_mean") for run in runs]
-    x = _grid(curves)
+    x = _grid([curve for run, curve in zip(runs, curves, strict=True) if not run.diverged] or curves)
     returns = np.stack([statistics.on_grid(*curve, x) for curve in curves])
     settings = np.array([run.job.setting for run in runs])
     numbers = sorted(set(settings.tolist()))
@@ -108,20 +109,70 @@ def control_table(jobs: Sequence[Job], runs: Sequence[Run]) -> Rows:
     for (env, method), group in _grouped(jobs, runs).items():
         of = over_settings(group)
         failed = sum((job.config.env, job.method) == (env, method) for job in jobs) - len(group)
+        diverged = sum(run.diverged for run in group)
         for measure in ("training", "evaluation"):
             row: dict[str, Any] = {"task": env, "method": method, "measure": measure, "settings": planned[env],
-                                   "failed": failed}  # fmt: skip
+                                   "failed": failed, "diverged": diverged}  # fmt: skip
             if of is not None:
                 values = of.final if measure == "training" else of.evaluation
                 best = values[statistics.best(of.final, statistics.best_count(planned[env]))]
                 row |= {"best": len(best), "best_mean": float(best.mean()), "best_std": float(best.std()),
-                        "median": float(np.median(values)), **_interquartile(values)}  # fmt: skip
+                        "median": float(np.median(values)), **_interquartile(values),
+                        **{name: _late_mean(group, name) for name in ("trust_region_active", "kl")}}  # fmt: skip
             rows.append(row)
     return rows
 
 
-CONTROL_TABLE = ["task", "method", "measure", "settings", "failed", "best", "best_mean", "best_std", "median",
-                 "iqm", "iqm_low", "iqm_high"]  # fmt: skip
+CONTROL_TABLE = ["task", "method", "measure", "settings", "failed", "diverged", "best", "best_mean", "best_std",
+                 "median", "iqm", "iqm_low", "iqm_high", "trust_region_active", "kl"]  # fmt: skip
+
+
+def _late_mean(runs: Sequence[Run], column: str) -> float:
+    """Median over runs of the mean over the last quarter of the curve."""
+    means = [float(np.mean(y[3 * len(y) // 4 :])) for run in runs if len(y := run.curve(column)[1])]
+    return float(np.median(means)) if means else math.nan
+
+
+def pairs_table(jobs: Sequence[Job], runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> Rows:
+    """For each pair of methods and each task: with how many of the settings that both have the first is ahead of the
+    second, and by how much, as median and interquartile mean of the differences with its 95 % bootstrap interval.
+
+    Over all tasks, differences are in parts of what lies between the task's worst and best run of any method.
+    """
+    groups = {key: over_settings(of) for key, of in _grouped(jobs, runs).items()}
+    tasks = _in_order(job.config.env for job in jobs)
+    rows: Rows = []
+    for (one, other), measure in itertools.product(pairs, ("training", "evaluation")):
+        shares = []
+        for task in tasks:
+            values = {method: _by_setting(of, measure) for (env, method), of in groups.items() if env == task}
+            both = sorted(values.get(one, {}).keys() & values.get(other, {}).keys())
+            if both:
+                gains = np.array([values[one][setting] - values[other][setting] for setting in both])
+                every = [value for of in values.values() for value in of.values()]
+                shares.append(gains / ((max(every) - min(every)) or 1.0))
+                rows.append({"task": task, "method": one, "over": other, "measure": measure, **_gain(gains)})
+        if len(shares) > 1:
+            rows.append({"task": ALL_TASKS, "method": one, "over": other, "measure": measure,
+                         **_gain(np.concatenate(shares))})  # fmt: skip
+    return rows
+
+
+ALL_TASKS = "all, normalised"
+PAIRS_TABLE = ["task", "method", "over", "measure", "settings", "ahead", "median", "iqm", "iqm_low", "iqm_high"]
+
+
+def _by_setting(of: Settings | None, measure: str) -> dict[int, float]:
+    if of is None:
+        return {}
+    values = of.final if measure == "training" else of.evaluation
+    return dict(zip(of.numbers, values.tolist(), strict=True))
+
+
+def _gain(differences: Array) -> dict[str, float]:
+    ahead = int((differences > 0).sum())
+    return {"settings": len(differences), "ahead": ahead, "median": float(np.median(differences)),
+            **_interquartile(differences)}  # fmt: skip
 
 
 # ------------------------------------------------------------------ sensitivity

@@ -14,13 +14,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from acer import checkpoint
 from acer.actor_learner import Report
 from acer.callbacks import Callback
-from acer.errors import FAILED, INTERRUPTED, CheckpointError, described
+from acer.errors import FAILED, INTERRUPTED, CheckpointError
 from acer.experiments import runs
 from acer.experiments.plans import Job, from_json
 from acer.training import Training
@@ -72,7 +73,7 @@ def main() -> int:
         if not train(job, runs.work(out, job), _say):
             return INTERRUPTED
     except Exception as error:  # whatever it is, the other runs go on
-        _say({"error": described(error)})
+        _say(asdict(runs.Failure.of(error)))
         return FAILED
     runs.write(out, job, runs.small_files(runs.work(out, job), job))
     shutil.rmtree(runs.work(out, job))

@@ -79,6 +79,7 @@ def content(findings: Findings, title: str) -> dict[str, Any]:
                 "curves": curves(run.columns, most),
                 "evaluations": [_finite(evaluation) for evaluation in run.evaluations],
                 **results(run),
+                "failed": bool(run.failure) and not run.diverged,
                 "media": album.add(run.media),
             }
             for run, agent, values in zip(runs, agents, settings, strict=True)

@@ -35,7 +35,7 @@ MEDIA = (".png", ".svg", ".mp4")
 NOT_ENTERED = ("checkpoints", "tensorboard")
 KNOWN = ("progress.csv", "episodes.csv", "eval.csv", "curve.png")  # a run's own: not shown as tables and pictures
 LARGEST_TEXT = 64 << 20  # bytes of a CSV or JSON file that are read at all
-LARGEST_TABLE = (300, 24)  # rows and columns of a table that is shown
+LARGEST_TABLE = (500, 24)  # rows and columns of a table that is shown
 COLUMNS = (*PROGRESS, "score")  # an experiment adds a game's score over the past million frames
 UNKNOWN = "algorithm not recorded"
 
@@ -60,12 +60,16 @@ class Run:
     env: str
     algo: str
     agent: str
-    """What the run's JSON file calls its agent; empty if it does not."""
+    """What the run's JSON file, or its experiment, calls its agent; empty if neither does."""
     settings: dict[str, Any]
     columns: Columns
     """Of progress.csv, in the order of its steps; NaN where it has nothing."""
     evaluations: list[Evaluation]
     media: list[Found]
+    failure: str
+    """Why an experiment's run did not come to its end; empty if it did."""
+    diverged: bool
+    """Whether that was because its numbers were no longer finite, which is a result."""
 
 
 @dataclass(frozen=True)
@@ -158,8 +162,10 @@ def _add(folder: Path, files: dict[str, Path], call: Callable[[Path], str], find
     tables = {name: path for name, path in files.items() if path.suffix == ".csv"}
     if "config.json" in files and "progress.csv" in files:
         shown = [picture for picture in pictures if picture.path.name not in KNOWN]
-        findings.runs.append(_run(call(folder), tables.pop("progress.csv"), files["config.json"], files, shown))
-        findings.notes += _read_failure(call(folder), files.get("result.json"))
+        run = _run(call(folder), tables.pop("progress.csv"), files["config.json"], files, shown)
+        findings.runs.append(run)
+        if run.failure:
+            findings.notes.append(f"{run.name} {'diverged' if run.diverged else 'failed'}: {run.failure}")
         pictures = []
         tables = {name: path for name, path in tables.items() if name not in KNOWN}
     for name, path in tables.items():
@@ -191,6 +197,8 @@ def _run(name: str, progress: Path, settings: Path | None, beside: dict[str, Pat
     """Reads one run; `beside` holds its evaluations, if there are any."""
     guess = _guess(name.rpartition("/")[2], progress.parent.resolve().name)
     values, agent = _read_settings(settings) if settings else (guess, "")
+    result = _read_json(beside["result.json"]) if "result.json" in beside else {}
+    method, failure = (of if isinstance(of := result.get(key), str) else "" for key in ("method", "error"))
     env, algo = values.get("env"), values.get("algo")
     evaluations = _read_evaluations(beside["eval.csv"]) if "eval.csv" in beside else []
     if "eval.json" in beside:
@@ -199,11 +207,13 @@ def _run(name: str, progress: Path, settings: Path | None, beside: dict[str, Pat
         name=name,
         env=env if isinstance(env, str) and env else guess["env"],
         algo=algo if isinstance(algo, str) and algo else UNKNOWN,
-        agent=agent,
+        agent=agent or method,
         settings=values,
         columns=_read_progress(progress),
         evaluations=evaluations,
         media=media,
+        failure=failure,
+        diverged=result.get("diverged") is True,
     )
 
 
@@ -251,12 +261,6 @@ def _read_settings(path: Path) -> tuple[dict[str, Any], str]:
     if not isinstance(settings, dict):
         raise SettingsError(f"{path} is damaged: config must be an object")
     return settings, agent if isinstance(agent, str) else ""
-
-
-def _read_failure(name: str, path: Path | None) -> list[str]:
-    """What an experiment wrote down about a run that failed."""
-    error = _read_json(path).get("error") if path else None
-    return [f"{name} failed: {error}"] if error and isinstance(error, str) else []
 
 
 def _read_csv(path: Path) -> tuple[list[str], Rows]:

@@ -1064,9 +1064,9 @@
 
   // ---- results, settings, figures, tables
 
-  /** Median and range of one result over runs, and their number if wanted, as a table's cell. */
+  /** Median and range of one result over runs that did not fail, and their number if wanted, as a table's cell. */
   function spread(some, result, counted) {
-    const values = ascending(present(some.map((run) => run[result])));
+    const values = ascending(present(some.filter((run) => !run.failed).map((run) => run[result])));
     if (!values.length) return { text: "–", value: null };
     const range = `${number(values[0])} to ${number(values.at(-1))}${counted ? `, ${values.length} runs` : ""}`;
     return { text: number(median(values)), note: values.length > 1 ? range : null, value: median(values) };
