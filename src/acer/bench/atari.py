@@ -30,17 +30,17 @@ def atari(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]
     config = settings(native)
     parts: dict[str, list[Parts]] = {precision: [] for precision in PRECISIONS}
 
-    def own(precision: str, iterations: int) -> dict[str, float]:
-        measured = pair(settings(precision), 960, iterations)
+    def own(precision: str) -> dict[str, float]:
+        measured = pair(settings(precision), 960, 10, most_seconds=30)  # where bfloat16 is emulated it takes long
         parts[precision].append((measured.own, measured.bare))
         return {f"acer {precision}": measured.speed, f"roofline {precision}": measured.roofline}
 
-    contenders: list[Callable[[], dict[str, float]]] = [partial(own, native, 10)]
+    contenders: list[Callable[[], dict[str, float]]] = [partial(own, native)]
     if peers:
         python = peer_python("pfrl", PFRL, say)
         # It replays only finished episodes: measured after the first of each process.
         contenders.append(lambda: {"pfrl": pfrl(python, config, 1_500 * cores(), 500 * cores(), replay_start=100)})
-    contenders.append(partial(own, other, 2))  # where bfloat16 is emulated it takes several times as long
+    contenders.append(partial(own, other))
     results = alternate(contenders, turns, say)
     return report("atari", config, results, parts[native], ["pfrl"], suffix=f" {native}") | {
         "precision": native,

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -43,8 +44,9 @@ class Pair:
         return self.steps / sum(self.bare.values())
 
 
-def pair(config: Config, warm_up: int, iterations: int) -> Pair:
-    """Algorithm 1 beside the bare cost of the same work, an iteration of one after an iteration of the other."""
+def pair(config: Config, warm_up: int, iterations: int, most_seconds: float = math.inf) -> Pair:
+    """Algorithm 1 beside the bare cost of the same work, an iteration of one after an iteration of the other; fewer
+    where they take longer than `most_seconds`."""
     training = warmed_up(config, warm_up)
     learner = training.learner
     own, bare = Stopwatch(), Stopwatch()
@@ -63,14 +65,17 @@ def pair(config: Config, warm_up: int, iterations: int) -> Pair:
             ("normalisation", learner.agent, "observe"),
         ):
             patches.enter_context(patch.object(owner, name, own.timed(part, getattr(owner, name))))
-        total = 0.0
-        for _ in range(iterations):
+        total, done, began = 0.0, 0, time.perf_counter()
+        while done < iterations and time.perf_counter() - began < most_seconds:
             total += seconds(learner.iterate, 1)
             for part, (function, times) in work.parts.items():
-                for _ in range(times):
-                    bare.timed(part, function)()
+                # As in an iteration, the torso casts its weights once for all acting.
+                with torch.autocast("cpu", enabled=False) if part == "acting" else contextlib.nullcontext():
+                    for _ in range(times):
+                        bare.timed(part, function)()
+            done += 1
     own.seconds["everything else"] = total - sum(own.seconds.values())
-    return Pair((learner.steps - before) // iterations, *(watch.mean(iterations) for watch in (own, bare)))
+    return Pair((learner.steps - before) // done, *(watch.mean(done) for watch in (own, bare)))
 
 
 def train(config: Config, warm_up: int, measured: int) -> float:
@@ -134,7 +139,7 @@ def bare_work(config: Config) -> BareWork:
     shape = (length + 1, config.environments, *agent.observation.shape)
     pixels = agent.observation.dtype == np.uint8
     whole = torch.randint(0, 256, shape, dtype=torch.uint8) if pixels else torch.randn(shape)
-    observations = whole[:, :count]
+    observations, acted_on = whole[:, :count], itertools.cycle(whole)
     continuous = agent.action.continuous
     rng, size = np.random.default_rng(0), agent.action.size
     steps = (length, env.count)
@@ -151,7 +156,7 @@ def bare_work(config: Config) -> BareWork:
 
     def act() -> None:
         with torch.no_grad():
-            agent.network.policy(agent.network.encoder(whole[0]))
+            agent.network.policy(agent.network.encoder(next(acted_on)))
 
     def learn() -> None:
         with torch.no_grad():
