@@ -165,6 +165,8 @@ class Config:
     """Steps between evaluations during training; there is always one at the end; 0 for none before it (ours)."""
     eval_episodes: int = 20
     """Episodes of each evaluation (ours)."""
+    eval_policy: Literal["mode", "sampled"] = "mode"
+    """How a run's own evaluations act: the most likely action, or one drawn from the policy as in training (ours)."""
     eval_limit: int = 27_000
     """Steps after which an evaluation's episode is cut, for environments that need not end (ours; Atari's cap)."""
     checkpoint_every: int = 0
@@ -201,7 +203,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "any": {"replay_capacity": 50_000, "trajectory_length": 20, "truncation": 10.0, "delta": 1.0, "alpha": 0.99,
                 "hidden": (512,), "clip_rewards": True, "steps": 10_000_000, "replay_start": 20_000,
                 "learning_rate": 2.5e-4, "rmsprop_start": 1.0, "initialization": "orthogonal",
-                "normalize_observations": True, "log_every": 20_000},
+                "normalize_observations": True, "log_every": 20_000, "eval_policy": "sampled"},
         "discrete": {"entropy_weight": 0.001},
         "continuous": {"entropy_weight": 0.0},
     },

@@ -458,15 +458,16 @@ class Training:
         """Whether it is the best so far."""
         before = self.evaluations
         try:
-            result = self.evaluate(self.config.eval_episodes)
+            result = self.evaluate(self.config.eval_episodes, deterministic=self.config.eval_policy == "mode")
         except KeyboardInterrupt:  # of the evaluation only: the run itself ends in order
             self.evaluations = before
             return False
         self._evaluation_due = False
         if final:
             self.evaluations = before
-        logs.evaluation(self._evaluation_row(result), final)
-        display.say(f"{self.steps:>12,} steps  evaluation {result.mean:,.1f} ± {result.std:,.1f}")
+        row = self._evaluation_row(result)
+        logs.evaluation(row, final)
+        display.say(f"{self.steps:>12,} steps  evaluation ({row['policy']}) {result.mean:,.1f} ± {result.std:,.1f}")
         if final or result.mean <= self.best:
             return False
         self.best = result.mean
