@@ -1,7 +1,8 @@
 """The actor-learner: Algorithm 1. It acts, remembers, replays and computes gradients, wherever the parameters live."""
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,6 +100,17 @@ def use_threads(config: Config, observation: ObservationSpec) -> None:
     """Sets PyTorch's threads for the process. Small networks are slower with more: handing work over costs more."""
     large = algorithms.is_convolutional(config, observation)
     torch.set_num_threads(configuration.threads_of(config) if large else config.threads or 1)
+
+
+@contextlib.contextmanager
+def half_the_threads() -> Iterator[None]:
+    """Acting on a few observations gains little from many threads, and idle ones are in the way of the simulators'."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, threads // 2))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def find_device(name: str) -> torch.device:
@@ -217,7 +229,7 @@ class ActorLearner:
         config, home = self.config, self.agent.home
         home.pull()
         # The outermost autocast, though switched off, keeps what the torso casts of θ' until the trajectory is done.
-        with torch.autocast(self.agent.device.type, enabled=False):
+        with torch.autocast(self.agent.device.type, enabled=False), half_the_threads():
             trajectory, episodes = self.rollout.collect(self._act)
         if config.replay_ratio > 0:
             self.replay.add(trajectory)
@@ -259,10 +271,10 @@ class ActorLearner:
                 home.pull()
             home.gradient.zero_()
             outcome = update(agent.network, agent.average, batch, agent.method, noise, self.unit.value)
-            norm = float(optimizer.clip_by_norm(home.gradient, config.max_gradient_norm))
+            norm, factor = optimizer.clip_by_norm(home.gradient, config.max_gradient_norm)
             self.updates += 1
             if math.isfinite(norm):
-                home.push(home.gradient, learning_rate(config, self.steps))
+                home.push(home.gradient, learning_rate(config, self.steps), factor)
                 if config.delta_unit == "errors" and config.trust_region == "projection":
                     error = float(outcome.mean_square(outcome.estimate.errors))
                     self.unit.add(agent.distribution.dimensions * error)

@@ -313,8 +313,8 @@ def experiment(
         if number < least:
             raise SettingsError(f"{flag} must be at least {least}, not {number}")
     lists = {"--tasks": tasks, "--games": games, "--methods": methods, "--settings": settings, "--seeds": seeds}
-    for flag, given in lists.items():
-        if given == ():
+    for flag, names in lists.items():
+        if names == ():
             raise SettingsError(f"{flag} names nothing; to have all of them, leave it out")
     narrowing = Narrowing(tasks or (), games or (), methods or (), numbers("--settings", settings or ()),
                           numbers("--seeds", seeds or ()), steps)  # fmt: skip

@@ -78,11 +78,14 @@ class Holder:
         parameters = self.theta.numpy(), self.theta_a.numpy()
         return Values(*parameters, self.steps, self.skipped, self.updates, staleness, moments)
 
-    def push(self, gradient: Array, rate: float, seen: int, counts: tuple[int, int] = (0, 0)) -> Values:
+    def push(
+        self, gradient: Array, rate: float, seen: int, counts: tuple[int, int] = (0, 0), factor: float = 1.0
+    ) -> Values:
         """seen: updates so far when the actor-learner pulled; counts: as for `pull`."""
         staleness = self.updates - seen
         # The array lies in Ray's store and is only read; PyTorch wants to hear that it may be written.
-        descend(self.theta, self.theta_a, self.square, torch.from_numpy(gradient.copy()), rate, self.constants)
+        copy = torch.from_numpy(gradient.copy())
+        descend(self.theta, self.theta_a, self.square, copy, rate, self.constants, factor)
         self.updates += 1
         return self.pull(counts, staleness)
 
@@ -164,8 +167,8 @@ class Remote:
             self._take(ray.get(self._flying.popleft()))
         self._fresh = 0
 
-    def push(self, gradient: Tensor, rate: float) -> None:
-        answer = self._holder.push.remote(gradient.numpy(), rate, self._updates, self._counts())
+    def push(self, gradient: Tensor, rate: float, factor: float = 1.0) -> None:
+        answer = self._holder.push.remote(gradient.numpy(), rate, self._updates, self._counts(), factor)
         if self._overlap:
             self._flying.append(answer)
             self._fresh = 1

@@ -74,8 +74,8 @@ class Home(Protocol):
     def pull(self) -> None:
         """θ' ← θ, and θ_a likewise."""
 
-    def push(self, gradient: Tensor, rate: float) -> None:
-        """Update θ with dθ, then θ_a ← α θ_a + (1 − α) θ."""
+    def push(self, gradient: Tensor, rate: float, factor: float = 1.0) -> None:
+        """Update θ with dθ times a factor, then θ_a ← α θ_a + (1 − α) θ."""
 
 
 class Local:
@@ -110,8 +110,8 @@ class Local:
     def pull(self) -> None:
         pass
 
-    def push(self, gradient: Tensor, rate: float) -> None:
-        descend(self.theta, self.theta_a, self.square, gradient, rate, self.constants)
+    def push(self, gradient: Tensor, rate: float, factor: float = 1.0) -> None:
+        descend(self.theta, self.theta_a, self.square, gradient, rate, self.constants, factor)
 
 
 def place(network: Network, average: Policy) -> tuple[Tensor, Tensor, Tensor]:
@@ -125,10 +125,16 @@ def place(network: Network, average: Policy) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def descend(
-    theta: Tensor, theta_a: Tensor, square: Tensor, gradient: Tensor, rate: float, constants: Constants
+    theta: Tensor,
+    theta_a: Tensor,
+    square: Tensor,
+    gradient: Tensor,
+    rate: float,
+    constants: Constants,
+    factor: float = 1.0,
 ) -> None:
     """One update in place, the same in every home."""
-    optimizer.rmsprop(theta, square, gradient, rate, constants.decay, constants.epsilon)
+    optimizer.rmsprop(theta, square, gradient, rate, constants.decay, constants.epsilon, factor)
     optimizer.average(theta_a, theta[: len(theta_a)], constants.alpha)
 
 
@@ -239,8 +245,8 @@ class Shared:
         self.theta_a.copy_(self.memory.theta_a)
         self._updates = int(self.memory.counts[:, 1].sum())
 
-    def push(self, gradient: Tensor, rate: float) -> None:
+    def push(self, gradient: Tensor, rate: float, factor: float = 1.0) -> None:
         memory = self.memory
-        descend(memory.theta, memory.theta_a, memory.square, gradient, rate, self.constants)
+        descend(memory.theta, memory.theta_a, memory.square, gradient, rate, self.constants, factor)
         self.staleness = int(memory.counts[:, 1].sum()) - self._updates
         memory.counts[self.actor, 1] += 1

@@ -59,19 +59,23 @@ class Replay:
         picks = rng.integers(len(self._blocks), size=count)
         observations = np.empty((self._shape[0], count, *self._shape[1:]), self._dtype)
         for i, pick in enumerate(picks):
-            observations[:, i] = self._unpack(pick)
+            self._unpack(pick, observations[:, i])
         return Trajectory(observations, *(np.moveaxis(self._plain[name][picks], 0, 1) for name in PLAIN))
 
-    def _unpack(self, row: int) -> NDArray[Any]:
-        """The observations [T+1, …] of one trajectory."""
+    def _unpack(self, row: int, out: NDArray[Any]) -> None:
+        """Writes the observations [T+1, …] of one trajectory into `out`."""
         length, *single = self._shape
-        where = _positions(self._moved[row], single[0] if len(single) == 3 else 0)
-        frame = single[1:] if where is not None else single
-        count = length if where is None else int(where[-1, -1]) + 1
+        newest = _newest_frames(self._moved[row], single[0]) if len(single) == 3 else None
+        frame = single if newest is None else single[1:]
+        count = length if newest is None else int(newest[-1]) + 1
         size = count * int(np.prod(frame)) * self._dtype.itemsize
         raw = lz4.block.decompress(self._blocks[row], uncompressed_size=size)
         frames = np.frombuffer(raw, self._dtype).reshape(count, *frame)
-        return frames if where is None else frames[where]
+        if newest is None:
+            out[:] = frames
+            return
+        for image, last in zip(out, newest, strict=True):
+            image[:] = frames[last + 1 - len(image) : last + 1]
 
     def state(self) -> tuple[dict[str, NDArray[Any]], list[bytes]]:
         """The whole memory: copies of the plain arrays, and the compressed blocks."""
@@ -114,9 +118,10 @@ class Replay:
             self._plain[name][:rows] = arrays[name]
         ends = np.cumsum(sizes).tolist()
         self._blocks = [blocks[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+        trial = np.empty(self._shape, self._dtype)
         for row in range(rows):
             try:
-                self._unpack(row)
+                self._unpack(row, trial)
             except (lz4.block.LZ4BlockError, ValueError) as error:
                 raise CheckpointError(f"the replay memory's block {row} is damaged: {error}") from None
 
@@ -150,9 +155,6 @@ def _pack(observations: NDArray[Any], moved: NDArray[np.bool_]) -> NDArray[Any]:
     return np.concatenate([observations[0], *parts])
 
 
-def _positions(moved: NDArray[np.bool_], channels: int) -> NDArray[np.int64] | None:
-    """[T+1, C]: where `_pack` put each frame of each image; None for observations that are not images."""
-    if not channels:
-        return None
-    newest = channels - 1 + np.concatenate(([0], np.cumsum(np.where(moved, 1, channels))))
-    return newest[:, None] + np.arange(1 - channels, 1)
+def _newest_frames(moved: NDArray[np.bool_], channels: int) -> NDArray[np.int64]:
+    """[T+1]: where `_pack` put the newest frame of each image."""
+    return channels - 1 + np.concatenate(([0], np.cumsum(np.where(moved, 1, channels))))
