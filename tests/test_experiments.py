@@ -575,6 +575,25 @@ def test_a_run_that_fails_is_written_down_and_stops_no_other(call, monkeypatch):
     assert "1 of 2 runs" in Path("x/control.svg").read_text()
 
 
+def test_a_ray_cluster_gives_the_same_runs(call, monkeypatch):
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    bad, good = (small_job("acer", i, env) for i, env in enumerate(["environments:NanObservation", "CartPole-v1"]))
+    monkeypatch.syspath_prepend(HERE)
+    monkeypatch.setattr(plans, "jobs", lambda *_: [bad, good])
+    assert call("experiment", "control", "--out", "here")[0] == 3
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    try:
+        code, _, err = call("experiment", "control", "--out", "there", "--ray-address", cluster.address)
+    finally:
+        cluster.shutdown()
+    assert code == 3 and f"{bad.name} failed: " in err and "NaN or infinity" in err
+    assert runs.error_of(Path("there"), bad) == runs.error_of(Path("here"), bad)
+    one, other = (contents(out / "runs" / good.name) for out in (Path("here"), Path("there")))
+    assert one == other and "progress.csv" in one
+
+
 def test_a_run_whose_learning_fails_is_a_result(call, monkeypatch):
     settings = {"learning_rate": 1e30, "max_gradient_norm": 1e30, "most_skipped": 3}
     bad, good = small_job("acer", 0, "CartPole-v1"), small_job("acer", 1, "CartPole-v1")
