@@ -133,13 +133,20 @@ class ActionSpec:
         if isinstance(space, spaces.Discrete):
             return actions + space.start if space.start else actions
         assert isinstance(space, spaces.Box)
-        unit = (np.clip(actions, -1, 1).reshape(len(actions), *space.shape).astype(np.float64) + 1) / 2
-        low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-        scaled: NDArray[Any] = low + unit * (high - low)
+        unit = np.maximum(np.minimum(actions, 1), -1).reshape(len(actions), *space.shape)
+        low, half = self._range
+        scaled: NDArray[Any] = low + (unit.astype(np.float64) + 1) * half
         if np.issubdtype(space.dtype, np.integer):
             scaled = np.rint(scaled)
-        inside: NDArray[Any] = np.clip(scaled.astype(space.dtype), space.low, space.high)  # rounding may leave them
-        return inside
+        inside: NDArray[Any] = np.maximum(np.minimum(scaled.astype(space.dtype), space.high), space.low)
+        return inside  # clipped once more, for rounding may leave the bounds
+
+    @cached_property
+    def _range(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The bounds' lower end, and half of what lies between them."""
+        assert isinstance(self.space, spaces.Box)
+        low, high = self.space.low.astype(np.float64), self.space.high.astype(np.float64)
+        return low, (high - low) / 2
 
 
 def _check_supported(space: gym.Space[Any], what: str) -> None:
