@@ -81,6 +81,8 @@ def collect() -> None:
             seconds = column_pairs(RESULTS / f"{game}.csv", "seconds")[-1][0]
             numbers = [round(result[key], 1) for key in ("mean", "std")]
             rows[game] = [game, int(progress[-1][0]), round(seconds), result["episodes"], *numbers]
+        elif (RUNS / game).exists():  # the row is of a run whose curve this one's has replaced
+            rows.pop(game, None)
     figure.supxlabel("agent steps (four frames each)", fontsize=9)
     figure.supylabel("score while training, last 100 games", fontsize=9)
     figure.savefig(RESULTS / "learning.png", dpi=130)
