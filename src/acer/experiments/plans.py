@@ -185,11 +185,11 @@ def _method(task: str, method: str, setting: int, seed: int, others: dict[str, A
 
 
 def _agent(game: str, agent: str, setting: int, seed: int, others: dict[str, Any]) -> Config:
-    """An agent of the Atari figure. It has the preset's settings, in the arithmetic that every machine has, but the
-    paper's φ: in logits δ = 1 hardly ever binds, and agents with and without trust region would be the same."""
+    """An agent of the Atari figure. It has the preset's settings, but the paper's φ: in logits δ = 1 hardly ever binds,
+    and agents with and without trust region would be the same."""
     algo, _, ratio = agent.rpartition("-")
     statistic = {"statistic": "probabilities"} if algo == "acer" else {}
-    own = {"replay_ratio": float(ratio), "seed": seed, "precision": "float32", **statistic}
+    own = {"replay_ratio": float(ratio), "seed": seed, **statistic}
     return defaults(game, False, "atari", algo, **others, **own)
 
 
