@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from acer import actor_learner as updates
 from acer import algorithms, config, gradients, returns, trust_region
 from acer.actor_learner import ActorLearner, Agent
 from acer.config import Config
@@ -122,7 +123,7 @@ def test_projection_moves_along_k() -> None:
 
 
 def actor_learner(**settings: Any) -> ActorLearner:
-    """One environment that counts its steps, one step at a time."""
+    """Environments that count their steps: one, and one step at a time, unless `settings` say more."""
     small = {
         "environments": 1,
         "trajectories_per_update": 1,
@@ -132,7 +133,7 @@ def actor_learner(**settings: Any) -> ActorLearner:
         "hidden": (2,),
     }
     chosen: Config = config.defaults("counter", continuous=False, **{**small, **settings})
-    env = EnvBatch.of([lambda: Counter(5, truncates=False)], "counter", workers=False)
+    env = EnvBatch.of([lambda: Counter(5, truncates=False)] * chosen.environments, "counter", workers=False)
     agent = Agent(chosen, env.observation, env.action, seed=0)
     return ActorLearner(agent, env, np.random.SeedSequence(0))
 
@@ -344,3 +345,23 @@ def test_replays_are_a_poisson_draw() -> None:
     assert np.mean(counts) == pytest.approx(2, abs=5 * math.sqrt(2 / 200))
     assert np.var(counts) == pytest.approx(2, abs=5 * 2 * math.sqrt(2 / 200 + 1 / 400))
     assert min(counts) == 0 and max(counts) >= 4
+
+
+@pytest.mark.parametrize("algo", ["a3c", "trust-a3c"])
+def test_what_no_weight_corrects_is_learnt_with_the_policy_that_acted(
+    algo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several updates of one on-policy call: ρ is 1 in all of them, though each moves θ."""
+    learning = actor_learner(algo=algo, environments=4, trajectories_per_update=1, trajectory_length=4)
+    largest, update = [], updates.update
+
+    def watched(*arguments: Any) -> Any:
+        outcome = update(*arguments)
+        largest.append(float((outcome.log_rho * outcome.batch.live).abs().max()))
+        return outcome
+
+    monkeypatch.setattr(updates, "update", watched)
+    before = learning.agent.home.theta.clone()  # type: ignore[attr-defined]
+    report = learning.iterate()
+    assert report.updates == len(largest) == 4 and max(largest) < 1e-5
+    assert (learning.agent.home.theta - before).abs().max() > 0.01  # type: ignore[attr-defined]  # more than one step

@@ -262,19 +262,14 @@ class ActorLearner:
         is made with the θ' that acted: ρ is 1 but for rounding, and `rho_error` is the largest |ρ − 1|.
         """
         config, agent, home = self.config, self.agent, self.agent.home
-        count = config.trajectories_per_update
-        whole = self._batch(trajectory)
-        for start in range(0, config.environments, count):
-            batch = whole.select(slice(start, start + count))
-            noise = agent.method.noise(self.rngs["learn"], config.trajectory_length, count).to(agent.device)
-            if start or not on_policy:
-                home.pull()
-            home.gradient.zero_()
-            outcome = update(agent.network, agent.average, batch, agent.method, noise, self.unit.value)
-            norm, factor = optimizer.clip_by_norm(home.gradient, config.max_gradient_norm)
+        updates = self._computed(self._batch(trajectory), on_policy)
+        if not agent.method.off_policy:  # all are made with the θ' that acted, before the first of them moves θ
+            updates = iter([(outcome, gradient.clone()) for outcome, gradient in updates])
+        for number, (outcome, gradient) in enumerate(updates):
+            norm, factor = optimizer.clip_by_norm(gradient, config.max_gradient_norm)
             self.updates += 1
             if math.isfinite(norm):
-                home.push(home.gradient, learning_rate(config, self.steps), factor)
+                home.push(gradient, learning_rate(config, self.steps), factor)
                 if config.delta_unit == "errors" and config.trust_region == "projection":
                     error = float(outcome.mean_square(outcome.estimate.errors))
                     self.unit.add(agent.distribution.dimensions * error)
@@ -285,17 +280,30 @@ class ActorLearner:
                 if self._skipped_in_a_row >= config.most_skipped:
                     raise LearningFault(
                         f"{config.most_skipped} updates in a row had gradients that are not finite, at step "
-                        f"{self.steps:,}: {diagnose(agent.network, home.gradient, outcome)}"
+                        f"{self.steps:,}: {diagnose(agent.network, gradient, outcome)}"
                     )
-            if start == 0 or self.on_update:
+            if number == 0 or self.on_update:
                 measured = diagnostics(agent.method, outcome)
                 numbers = dict(zip(measured, torch.stack(list(measured.values())).tolist(), strict=True))
                 numbers |= {"grad_norm": norm, "staleness": float(home.staleness)}
-                if on_policy and start == 0:
-                    numbers["rho_error"] = float(((outcome.log_rho.exp() - 1) * batch.live).abs().max())
+                if on_policy and number == 0:
+                    numbers["rho_error"] = float(((outcome.log_rho.exp() - 1) * outcome.batch.live).abs().max())
                 seen.add(numbers)
                 if self.on_update:
                     self.on_update(numbers)
+
+    def _computed(self, whole: Batch, on_policy: bool) -> Iterator[tuple[Outcome, Tensor]]:
+        """What each update of a call saw, and its gradient, which is good until the next one; with the newest
+        parameters there are, but for the first of an on-policy call."""
+        config, agent, home = self.config, self.agent, self.agent.home
+        count = config.trajectories_per_update
+        for start in range(0, config.environments, count):
+            batch = whole.select(slice(start, start + count))
+            noise = agent.method.noise(self.rngs["learn"], config.trajectory_length, count).to(agent.device)
+            if agent.method.off_policy and (start or not on_policy):
+                home.pull()
+            home.gradient.zero_()
+            yield update(agent.network, agent.average, batch, agent.method, noise, self.unit.value), home.gradient
 
     def _batch(self, trajectory: Trajectory) -> Batch:
         """Tensors on the learner's device, with rewards as the learner sees them."""

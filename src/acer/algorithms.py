@@ -47,7 +47,7 @@ def method(config: Config, f: Categorical | Gaussian) -> Method:
         critic_weight=config.critic_weight,
     )
     if config.algo in ("a3c", "trust-a3c"):
-        return make(updates.actor_critic, weight=_no_weight, c=math.inf)
+        return make(updates.actor_critic, weight=_no_weight, off_policy=False, c=math.inf)
     if config.algo in ("tis", "trust-tis"):
         weight = partial(_truncated_product, bound=config.tis_bound)
         return make(updates.actor_critic, weight=weight, c=math.inf)

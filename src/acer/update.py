@@ -92,6 +92,7 @@ class Method:
     constrain: Constraint
     returns: Returns | None = None  # for methods with a Q
     weight: Callable[[Batch, Seen], Tensor] | None = None  # for methods with only a V
+    off_policy: bool = True  # whether ρ makes up for actions of another policy than θ'
     c: float = 10.0
     sdn_samples: int = 0
     entropy_weight: float = 0.0
