@@ -1,12 +1,13 @@
 """`acer bench`: what is compared and how; not how fast anything is."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from acer import actor_learner
 from acer.bench import measure
-from acer.bench.contenders import bare_work, pair
+from acer.bench.contenders import bare_work, pair, pairs
 from acer.config import defaults
 from acer.errors import AcerError
 
@@ -21,6 +22,26 @@ def test_training_is_compared_with_its_own_bare_work_part_by_part():
     assert set(found.own) == {*found.bare, "replay memory", "normalisation", "everything else"}
     assert found.speed == pytest.approx(found.steps / sum(found.own.values()))
     assert 60 < found.steps <= 80  # 4 environments, 20 steps, but for dead ones
+
+
+def test_actor_learners_that_share_parameters_are_measured_all_at_once():
+    found = pairs(replace(CONFIG, home="shared", actors=2), 200, 2)
+    assert len(found) == 2
+    for one in found:
+        assert set(one.own) == {*one.bare, "replay memory", "normalisation", "everything else"}
+        assert 60 < one.steps <= 80  # its own, not the other's too
+
+
+def meet_or_fail(fails):
+    if fails:
+        raise ValueError("no such game")
+    return measure.meet()
+
+
+def test_processes_meet_and_one_that_fails_keeps_nobody_waiting():
+    assert measure.at_once(meet_or_fail, [(False,), (False,)]) == [True, True]
+    with pytest.raises(ValueError, match="no such game"):
+        measure.at_once(meet_or_fail, [(False,), (True,)])
 
 
 def test_the_bare_work_is_as_often_done_as_in_an_iteration():

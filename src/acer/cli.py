@@ -411,6 +411,11 @@ def bench(
         print(f"  {part:<16} {of['acer']:>9,.1f} ms, bare {of['bare']:>9,.1f} ms")
     for peer, speed in result["peers"].items():
         print(f"{peer} {speed:,.0f} steps/s; acer is {result['times_the_peers'][peer]:.1f} times as fast")
+    for where, of in (("one process", "by_precision"), (f"{result.get('shared_actors')} processes", "shared")):
+        for precision, one in result.get(of, {}).items():
+            peers_of = "".join(f", {times:.1f} times {peer}" for peer, times in one["times_the_peers"].items())
+            print(f"  {precision}, {where}: {one['steps_per_second']:,.0f} steps/s, "
+                  f"{one['roofline_fraction']:.2f} of the bare work's speed{peers_of}")  # fmt: skip
     return 0
 
 

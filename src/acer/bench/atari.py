@@ -1,4 +1,4 @@
-"""Pong at replay ratio 4 with 16 environments, in float32 and in bfloat16."""
+"""Pong at replay ratio 4 with 16 environments, in float32 and in bfloat16, in one process and in several."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,13 +6,15 @@ from typing import Any
 
 import torch
 
-from acer.bench.contenders import PFRL, pair, pfrl
-from acer.bench.measure import Parts, alternate, peer_python, ratio, report, where_time_goes
+from acer.bench.contenders import PFRL, pair, pairs, pfrl
+from acer.bench.measure import Parts, Speeds, alternate, medians, peer_python, ratio, report, where_time_goes
 from acer.config import Config, defaults
 from acer.machine import cores
 from acer.networks import bfloat16_pays
 
 PRECISIONS = ("float32", "bfloat16")
+ENVIRONMENTS = 16
+MOST_SECONDS = 30.0  # of a measurement: where bfloat16 is emulated it takes long
 
 
 def settings(precision: str, **changes: Any) -> Config:
@@ -23,33 +25,58 @@ def settings(precision: str, **changes: Any) -> Config:
 def atari(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Steps per second of training on Pong with the atari preset, each precision beside its own roofline.
 
-    What has no precision in its name is that of the one that this machine is made for.
+    What has no precision in its name is that of the one that this machine is made for, in one process. Beside it, as
+    PFRL has it, actor-learners in processes of their own that share 16 environments and their parameters.
     """
     native = "bfloat16" if bfloat16_pays(torch.device("cpu")) else "float32"
     other = PRECISIONS[native == "float32"]
     config = settings(native)
-    parts: dict[str, list[Parts]] = {precision: [] for precision in PRECISIONS}
+    groups = ENVIRONMENTS // config.trajectories_per_update
+    actors = max(n for n in range(1, cores() + 1) if groups % n == 0)
+    parts: dict[str, list[Parts]] = {}
 
     def own(precision: str) -> dict[str, float]:
-        measured = pair(settings(precision), 960, 10, most_seconds=30)  # where bfloat16 is emulated it takes long
-        parts[precision].append((measured.own, measured.bare))
+        measured = pair(settings(precision), 960, 10, MOST_SECONDS)
+        parts.setdefault(precision, []).append((measured.own, measured.bare))
         return {f"acer {precision}": measured.speed, f"roofline {precision}": measured.roofline}
 
-    contenders: list[Callable[[], dict[str, float]]] = [partial(own, native)]
+    def shared(precision: str) -> dict[str, float]:
+        team = settings(precision, home="shared", actors=actors, environments=ENVIRONMENTS // actors)
+        measured = pairs(team, 960, 10, MOST_SECONDS)
+        parts.setdefault(f"{precision} shared", []).append((measured[0].own, measured[0].bare))
+        return {f"acer {precision} shared": sum(each.speed for each in measured),
+                f"roofline {precision} shared": sum(each.roofline for each in measured)}  # fmt: skip
+
+    def both(precision: str) -> list[Callable[[], dict[str, float]]]:
+        return [partial(own, precision), *([partial(shared, precision)] if actors > 1 else [])]
+
+    contenders = both(native)
     if peers:
         python = peer_python("pfrl", PFRL, say)
         # It replays only finished episodes: measured after the first of each process.
         contenders.append(lambda: {"pfrl": pfrl(python, config, 1_500 * cores(), 500 * cores(), replay_start=100)})
-    contenders.append(partial(own, other))
+    contenders += both(other)
     results = alternate(contenders, turns, say)
     return report("atari", config, results, parts[native], ["pfrl"], suffix=f" {native}") | {
         "precision": native,
-        "by_precision": {
+        "by_precision": {precision: _compared(results, parts, precision) for precision in PRECISIONS},
+        "shared_actors": actors,
+        "shared": {
             precision: {
-                "roofline_fraction": ratio(results, f"acer {precision}", f"roofline {precision}"),
-                "times_the_peers": {"pfrl": ratio(results, f"acer {precision}", "pfrl")} if peers else {},
-                "milliseconds_per_iteration": where_time_goes(parts[precision]),
+                **_compared(results, parts, f"{precision} shared"),
+                "roofline_fraction_of_one_process": ratio(results, f"acer {precision} shared", f"roofline {precision}"),
             }
             for precision in PRECISIONS
+            if actors > 1
         },
+    }
+
+
+def _compared(results: Speeds, parts: dict[str, list[Parts]], which: str) -> dict[str, Any]:
+    own = f"acer {which}"
+    return {
+        "steps_per_second": medians(results)[own],
+        "roofline_fraction": ratio(results, own, f"roofline {which}"),
+        "times_the_peers": {peer: ratio(results, own, peer) for peer in ("pfrl",) if peer in results},
+        "milliseconds_per_iteration": where_time_goes(parts[which]),
     }

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,10 +17,13 @@ import torch
 from torch import Tensor
 
 from acer import actor_learner, optimizer
-from acer.bench.measure import peer_speed, seconds
-from acer.config import Config, environment_options, threads_of
+from acer.actor_learner import ActorLearner
+from acer.bench.measure import at_once, meet, peer_speed, seconds
+from acer.config import Config, environment_options, team_size, threads_of
+from acer.crew import Job, packed
 from acer.envs import EnvBatch, make_batch
 from acer.machine import cores
+from acer.parameters import Memory, Shared
 from acer.training import Training
 
 PFRL = ("torch==2.13.0", "pfrl==0.4.0", "gymnasium==1.4.0", "numpy==2.4.6", "packaging", "ale-py==0.12.1")
@@ -47,27 +51,58 @@ class Pair:
 def pair(config: Config, warm_up: int, iterations: int, most_seconds: float = math.inf) -> Pair:
     """Algorithm 1 beside the bare cost of the same work, an iteration of one after an iteration of the other; fewer
     where they take longer than `most_seconds`."""
-    training = warmed_up(config, warm_up)
-    learner = training.learner
+    training = Training(config)
+    warm(training.learner, warm_up)
+    with contextlib.closing(training):
+        return _in_turns(training.learner, iterations, most_seconds)
+
+
+def pairs(config: Config, warm_up: int, iterations: int, most_seconds: float = math.inf) -> list[Pair]:
+    """The same in every process of a run whose actor-learners share their parameters, all at once; each warms up by
+    its share of the steps."""
+    actors = team_size(config)
+    warm_up //= actors
+    memory = Memory.of(Training(config).home, actors)
+    return at_once(_one_of_many, [(config, memory, i, warm_up, iterations, most_seconds) for i in range(actors)])
+
+
+def _one_of_many(
+    config: Config, memory: Memory, actor: int, warm_up: int, iterations: int, most_seconds: float
+) -> Pair:
+    job = Job(config, packed(config.env), config.seed, ())
+    learner = job.learner((actor,), partial(Shared, memory, actor), None)
+    warm(learner, warm_up)
+    with contextlib.closing(learner.rollout.env):
+        return _in_turns(learner, iterations, most_seconds, meet)
+
+
+def _in_turns(
+    learner: ActorLearner, iterations: int, most_seconds: float, together: Callable[[], bool] = lambda: True
+) -> Pair:
+    """together: waits for other processes, so that all are at their own iterations or all at the bare work."""
     own, bare = Stopwatch(), Stopwatch()
-    work = bare_work(config)
-    before = learner.steps
+    work = bare_work(learner.config)
+    steps = 0
     with contextlib.ExitStack() as patches:
-        patches.callback(training.close)
         patches.callback(work.env.close)
         for part, owner, name in (
             ("acting", learner.agent, "act"),
             ("environments", learner.rollout.env.env, "step"),
             ("learning", actor_learner, "update"),
-            ("optimiser", training.home, "push"),
+            ("optimiser", learner.agent.home, "push"),
             ("replay memory", learner.replay, "add"),
             ("replay memory", learner.replay, "sample"),
             ("normalisation", learner.agent, "observe"),
         ):
             patches.enter_context(patch.object(owner, name, own.timed(part, getattr(owner, name))))
         total, done, began = 0.0, 0, time.perf_counter()
-        while done < iterations and time.perf_counter() - began < most_seconds:
-            total += seconds(learner.iterate, 1)
+        while done < iterations and time.perf_counter() - began < most_seconds and together():
+            at = time.perf_counter()
+            report = learner.iterate()
+            total += time.perf_counter() - at
+            assert report.replays == round(learner.config.replay_ratio)
+            steps += report.steps
+            together()
             for part, (function, times) in work.parts.items():
                 # As in an iteration, the torso casts its weights once for all acting.
                 with torch.autocast("cpu", enabled=False) if part == "acting" else contextlib.nullcontext():
@@ -75,13 +110,14 @@ def pair(config: Config, warm_up: int, iterations: int, most_seconds: float = ma
                         bare.timed(part, function)()
             done += 1
     own.seconds["everything else"] = total - sum(own.seconds.values())
-    return Pair((learner.steps - before) // done, *(watch.mean(done) for watch in (own, bare)))
+    return Pair(steps // done, *(watch.mean(done) for watch in (own, bare)))
 
 
 def train(config: Config, warm_up: int, measured: int) -> float:
     """Environment steps per second of Algorithm 1 alone, after the warm-up."""
-    training = warmed_up(config, warm_up)
+    training = Training(config)
     learner = training.learner
+    warm(learner, warm_up)
     before = learner.steps
     elapsed = 0.0
     while learner.steps - before < measured:
@@ -90,14 +126,11 @@ def train(config: Config, warm_up: int, measured: int) -> float:
     return (learner.steps - before) / elapsed
 
 
-def warmed_up(config: Config, steps: int) -> Training:
-    """A training that has made some steps, with exactly `replay_ratio` replays in each iteration."""
-    training = Training(config)
-    learner = training.learner
-    learner.draw_replays = lambda: round(config.replay_ratio)  # type: ignore[method-assign]
-    while learner.steps < steps:
-        learner.iterate()
-    return training
+def warm(learner: ActorLearner, steps: int) -> None:
+    """Makes some steps; from then on, each iteration has exactly `replay_ratio` replays."""
+    learner.draw_replays = lambda: round(learner.config.replay_ratio)  # type: ignore[method-assign]
+    while steps > 0:
+        steps -= learner.iterate().steps
 
 
 class Stopwatch:
@@ -131,7 +164,7 @@ class BareWork:
 def bare_work(config: Config) -> BareWork:
     """Environment steps, acting forwards, forwards and backwards of the updates with conversion of the observations,
     and RMSProp. No returns, no gradients' mathematics, no average network's update, no replay, no normalisation, no
-    bookkeeping; same network, precision, batch sizes and threads."""
+    bookkeeping; same network, precision and batch sizes, every part with all threads."""
     training = Training(config)
     agent = training.agent
     env = make_batch(config.env, config.environments, threads=threads_of(config), **environment_options(config))

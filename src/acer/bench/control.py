@@ -3,16 +3,14 @@
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib.util import find_spec
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 
 from acer.bench.contenders import pair
-from acer.bench.measure import Parts, alternate, medians, peer_speed, ratio, report
+from acer.bench.measure import Parts, alternate, at_once, medians, meet, peer_speed, ratio, report
 from acer.config import Config, defaults
 from acer.envs.control import TASKS, ControlVectorEnv
 from acer.errors import AcerError
@@ -76,18 +74,8 @@ def stepping(name: str, threads: int) -> float:
 def bare(name: str, processes: int) -> float:
     """Environment steps per second of `mj_step` and a final `mj_forward` alone, in processes that begin together."""
     shares = [len(part) for part in np.array_split(range(ENVIRONMENTS), processes) if len(part)]
-    context = get_context("forkserver")
-    ready = context.Barrier(len(shares))
-    with ProcessPoolExecutor(len(shares), context, initializer=_meet_at, initargs=(ready,)) as pool:
-        return sum(pool.map(_bare, [name] * len(shares), shares, range(len(shares))))
-
-
-_ready: Any = None
-
-
-def _meet_at(barrier: Any) -> None:
-    global _ready
-    _ready = barrier
+    speeds: list[float] = at_once(_bare, [(name, share, part) for part, share in enumerate(shares)])
+    return sum(speeds)
 
 
 def _bare(name: str, count: int, part: int) -> float:
@@ -104,7 +92,7 @@ def _bare(name: str, count: int, part: int) -> float:
         begun = np.flatnonzero(env.steps == 0)
         plan.append((action, list(zip(begun, physics.qpos[begun], physics.qvel[begun], strict=True))))
         env.step(action)
-    _ready.wait()
+    meet()
     began = time.perf_counter()
     for action, starts in plan:
         for i, qpos, qvel in starts:

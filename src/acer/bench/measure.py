@@ -4,12 +4,16 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import venv
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from torch.multiprocessing import get_context
 
 from acer.config import Config
 from acer.errors import AcerError
@@ -50,6 +54,42 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
     for _ in range(repeats):
         work()
     return (time.perf_counter() - began) / repeats
+
+
+def at_once(work: Callable[..., Any], parts: Sequence[Sequence[Any]]) -> list[Any]:
+    """What `work(*part)` gives for each part, each in a process of its own; they go on together from every `meet`."""
+    context = get_context("forkserver")
+    with ProcessPoolExecutor(len(parts), context, _arrive, (context.Barrier(len(parts)),)) as pool:
+        futures = [pool.submit(_then_leave, work, part) for part in parts]
+        for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+            future.result()  # what went wrong first
+        return [future.result() for future in futures]
+
+
+_others: Any = None
+
+
+def _arrive(barrier: Any) -> None:
+    global _others
+    _others = barrier
+
+
+def _then_leave(work: Callable[..., Any], part: Sequence[Any]) -> Any:
+    try:
+        result = work(*part)
+        meet()  # who leaves first would break up a meeting that others are still coming out of
+        return result
+    finally:
+        _others.abort()
+
+
+def meet() -> bool:
+    """Waits for the other processes of `at_once`; False if one has left."""
+    try:
+        _others.wait(PATIENCE)
+    except threading.BrokenBarrierError:
+        return False
+    return True
 
 
 def report(
