@@ -23,7 +23,7 @@ import matplotlib.pyplot as plt
 
 from acer.logs import column_pairs
 from acer.machine import cores
-from runs import COMMAND, train
+from runs import COMMAND, steps_of, train
 from table import write
 
 GAMES = {"pong": 2_000_000, "breakout": 2_000_000, "qbert": 2_000_000}
@@ -32,6 +32,8 @@ TABLE = RESULTS / "learning.csv"
 
 
 def run(game: str) -> None:
+    if steps_of(RUNS / game) < GAMES[game]:
+        (RUNS / game / "eval.json").unlink(missing_ok=True)  # of the run before it goes on
     train(RUNS / game, game, GAMES[game], "--threads", "1")
     play(game)
 

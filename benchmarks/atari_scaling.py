@@ -3,8 +3,8 @@
     python benchmarks/atari_scaling.py
 
 Replay ratio 4, the preset's four trajectories per update (as many as there are environments, if fewer), the precision
-that this machine is made for. Each setting in a process of its own, all of them in each of five rounds; ratios are
-medians of those within a round. About 20 minutes; what is in atari_scaling_rounds.csv is not measured again.
+that this machine is made for. Each setting in a process of its own, all of them in each of three rounds; ratios are
+medians of those within a round. About ten minutes; what is in atari_scaling_rounds.csv is not measured again.
 """
 
 import csv
@@ -26,7 +26,7 @@ from acer.networks import bfloat16_pays
 from table import write
 
 ENVIRONMENTS = [1, 2, 4, 8, 16, 32, 64]
-ROUNDS = 5
+ROUNDS = 3
 RESULTS = Path("results/bench")
 FILE = RESULTS / "atari_scaling_rounds.csv"
 
