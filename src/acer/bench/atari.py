@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from acer.bench.contenders import PFRL, pair, pairs, pfrl
-from acer.bench.measure import Parts, Speeds, alternate, medians, peer_python, ratio, report, where_time_goes
+from acer.bench.measure import Parts, Speeds, alternate, at_once, medians, peer_python, ratio, report, where_time_goes
 from acer.config import Config, defaults
 from acer.machine import cores
 from acer.networks import bfloat16_pays
@@ -36,7 +36,8 @@ def atari(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]
     parts: dict[str, list[Parts]] = {}
 
     def own(precision: str) -> dict[str, float]:
-        measured = pair(settings(precision), 960, 10, MOST_SECONDS)
+        # In a process of its own, as the others are.
+        (measured,) = at_once(pair, [(settings(precision), 960, 10, MOST_SECONDS)])
         parts.setdefault(precision, []).append((measured.own, measured.bare))
         return {f"acer {precision}": measured.speed, f"roofline {precision}": measured.roofline}
 
