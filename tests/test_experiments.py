@@ -18,10 +18,11 @@ from acer import config as configuration
 from acer.display import JobsDisplay
 from acer.envs.control import TASKS
 from acer.errors import CheckpointError
-from acer.experiments import figures, jobs, plans, runs, statistics, summaries, theory, worker
+from acer.experiments import experiment, figures, jobs, plans, runs, statistics, summaries, theory, worker
 from acer.experiments.plans import Job, Narrowing, draw
 from acer.experiments.runs import Run
 from acer.logs import read
+from acer.scores import human_normalized
 from acer.theory import state_action_values
 
 HERE = str(Path(__file__).parent)
@@ -207,6 +208,8 @@ def test_interquartile_mean_by_hand():
     assert statistics.interquartile_mean(np.array([1.0, 2, 4, 8, 16, 32])) == pytest.approx((1 + 4 + 8 + 8) / 3)
     both = statistics.interquartile_mean(np.array([[1.0, 2, 3, 4], [0, 0, 10, 10]]))
     assert both.tolist() == [2.5, 5.0]
+    often = statistics.interquartile_mean(np.array([8.0, 1, 4, 9]), np.array([2, 0, 1, 1]))
+    assert often == statistics.interquartile_mean(np.array([4.0, 8, 8, 9])) == 8
 
 
 def test_bootstrap_intervals():
@@ -217,6 +220,15 @@ def test_bootstrap_intervals():
     assert low < values.mean() < high
     assert high - low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)  # the normal theory's
     assert statistics.bootstrap(values, lambda v: v.mean(-1)) == (low, high)
+
+
+def test_values_of_a_group_are_drawn_together():
+    values = np.random.default_rng(0).normal(size=40)
+    alone = statistics.bootstrap_of_groups(values, range(40))
+    assert alone == pytest.approx(statistics.bootstrap(values, statistics.interquartile_mean), abs=0.05)
+    ten_times = statistics.bootstrap_of_groups(np.repeat(values, 10), np.repeat(range(40), 10))
+    assert ten_times == pytest.approx(alone, abs=0.05)  # no narrower: the same 40
+    assert all(math.isnan(bound) for bound in statistics.bootstrap_of_groups(values, [3] * 40))
 
 
 # ------------------------------------------------------------------ summaries
@@ -307,6 +319,43 @@ def test_a_run_that_diverged_counts_with_the_return_that_it_had_last():
     assert (training["failed"], training["diverged"], training["median"]) == (0, 1, 8)
     assert evaluation["diverged"] == 1
     assert summaries.over_settings(found[2:]).x[-1] == 40
+
+
+def test_runs_on_images_all_have_one_precision(tmp_path, monkeypatch):
+    tried = []
+    monkeypatch.setattr(experiment, "bfloat16_pays", lambda device: bool(tried.append(device)) or True)
+    planned = plans.jobs("atari", "small", ALL)
+    assert {job.config.precision for job in experiment.with_one_precision(planned, tmp_path)} == {"bfloat16"}
+    assert len(tried) == 1
+    begun = replace(planned[3].config, precision="float32")
+    runs.work(tmp_path, planned[3]).mkdir(parents=True)
+    (runs.work(tmp_path, planned[3]) / "config.json").write_text(configuration.to_json(begun))
+    assert {job.config.precision for job in experiment.with_one_precision(planned, tmp_path)} == {"float32"}
+    assert len(tried) == 1
+    control = plans.jobs("control", "small", ALL)
+    assert experiment.with_one_precision(control, tmp_path) == control
+
+
+def test_a_figure_says_what_was_left_out():
+    jobs = plans.jobs("control", "small", Narrowing(tasks=("fish", "walker"), settings=(0,)))
+    assert "; only fish, walker;" in experiment.caption("control", "small", jobs, 10, 10)
+    jobs = plans.jobs("control", "small", Narrowing(methods=("acer", "tis")))
+    assert "; only acer, tis;" in experiment.caption("control", "small", jobs, 72, 72)
+    assert "only" not in experiment.caption("control", "small", plans.jobs("control", "small", ALL), 180, 180)
+
+
+def test_a_game_that_diverged_does_not_cut_the_others_short():
+    found = [
+        a_run(20.0, env="pong"),
+        a_run(30.0, env="breakout"),
+        a_run(1.0, env="qbert", x=(10.0, 20.0), diverged=True),
+    ]
+    jobs = [run.job for run in found]
+    x, y = summaries.median_curves(jobs, found, "steps")["acer"]
+    assert x[-1] == 200 and y[-1] == pytest.approx(human_normalized("breakout", 30.0))
+    (row,) = summaries.atari_table(jobs, found)
+    assert (row["failed"], row["diverged"]) == (0, 1) and row["hours"] == 20 / 3600
+    assert list(row) == summaries.ATARI_TABLE
 
 
 def test_one_best_setting_has_the_middle_half_of_all_around_it():
@@ -600,10 +649,15 @@ def test_a_run_whose_learning_fails_is_a_result(call, monkeypatch):
     bad = replace(bad, config=replace(bad.config, **settings))
     monkeypatch.setattr(plans, "jobs", lambda *_: [bad, good])
     code, _, err = call("experiment", "control", "--out", "x", "--jobs", "2")
-    assert code == 3 and "CartPole-v1-acer-0-0 failed: 3 updates in a row had gradients that are not finite" in err
+    assert (
+        code == 0 and "CartPole-v1-acer-0-0 diverged" in err and "3 updates in a row had gradients that are not" in err
+    )
     assert json.loads(Path("x/runs/CartPole-v1-acer-0-0/result.json").read_text())["diverged"] is True
     assert [run.diverged for run in runs.load(Path("x"), [bad, good])] == [True, False]
     assert {(row["failed"], row["diverged"]) for row in read(Path("x/control.csv"))} == {("0", "1")}
+    before = {file: file.read_bytes() for file in Path("x").rglob("*.*")}
+    assert call("experiment", "control", "--out", "x", "--jobs", "2")[0] == 0  # a result: it is not trained further
+    assert {file: file.read_bytes() for file in Path("x").rglob("*.*")} == before
 
 
 def test_a_run_whose_checkpoints_cannot_be_read_is_kept(tmp_path):

@@ -186,6 +186,14 @@ def test_an_experiments_agents_have_its_names(tmp_path):
     assert made(tmp_path)["agents"] == ["acer", "acer-0", "acer-4"]
 
 
+def test_an_experiments_runs_that_are_going_on_are_no_results(tmp_path):
+    for where in ("runs/fish-acer-0-0", "work/fish-acer-0-0", "work/fish-acer-1-0"):
+        write_run(tmp_path / where, "fish")
+    shown = made(tmp_path)
+    assert [run["name"] for run in shown["runs"]] == ["fish-acer-0-0"]
+    assert shown["notes"] == ["left out: 1 run in work not at the end yet"]
+
+
 def test_an_experiment_may_have_figures_and_tables_only(tmp_path):
     write_picture(tmp_path / "theory.png")
     (tmp_path / "theory.csv").write_text("x,y\n1,2\n")

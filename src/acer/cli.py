@@ -339,6 +339,8 @@ def experiment(
             return INTERRUPTED
     for file in result.files:
         print(file)
+    for job, error in result.diverged.items():
+        warn(f"{job} diverged, and counts with the return that it had last: {error}")
     for job, error in result.failures.items():
         complain(f"{job} failed: {error}")
     if result.failures:

@@ -1,15 +1,19 @@
 """An experiment from its plan to its figure."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from acer.actor_learner import find_device
+from acer.config import from_dict
 from acer.envs import spaces_of
 from acer.errors import SettingsError
 from acer.experiments import figures, jobs, plans, runs, summaries, theory
 from acer.experiments.plans import Job, Narrowing, Scale
 from acer.experiments.runs import Run
+from acer.networks import bfloat16_pays
+from acer.scores import GAMES
 
 # Sizes of the theory experiment, by scale: (MDPs, trajectories for each state).
 THEORY: dict[Scale, tuple[int, int]] = {"smoke": (5, 500), "small": (100, 1_000), "paper": (100, 1_000)}
@@ -21,6 +25,7 @@ class Result:
 
     files: list[Path]
     failures: dict[str, str]  # error by run
+    diverged: dict[str, str]  # likewise, of runs that are results all the same
 
 
 def run(
@@ -36,7 +41,7 @@ def run(
 
     Without a runner nothing is done: what there is is drawn, as far as methods can be compared.
     """
-    planned = plans.jobs(name, scale, narrowing, threads)
+    planned = with_one_precision(plans.jobs(name, scale, narrowing, threads), out)
     missing = [job for job in planned if not runs.is_finished(out, job)]
     say(f"Experiment {name}, scale {scale}: {_count(planned, 'run')} of {_steps(planned)}, "
         f"{len(planned) - len(missing)} of them done, in {out}")  # fmt: skip
@@ -44,16 +49,32 @@ def run(
         if missing:
             spaces_of(missing[0].config.env)  # a simulator that is not installed is told once
         jobs.run(planned, out, runner)
-    failures = {job.name: error for job in planned if (error := runs.error_of(out, job))}
+    errors = {job.name: error for job in planned if (error := runs.error_of(out, job))}
+    diverged = {job.name: errors[job.name] for job in planned if runs.has_diverged(out, job)}
+    failures = {name: error for name, error in errors.items() if name not in diverged}
     ended = {run.job.name: run for run in runs.load(out, planned)}
     shown = plans.comparable(planned, ended.keys() | failures.keys())
     found = [ended[job.name] for job in shown if job.name in ended]
     if not found and runner is None:
         raise SettingsError(f"nothing to draw in {out} yet: no setting has been run with every method; run it first")
     if not found:
-        return Result([], failures)
+        return Result([], failures, diverged)
+    if len(codes := runs.codes(out, planned)) > 1:
+        say(f"The runs were made with {len(codes)} versions of the code (in their result.json, or from before it was)")
     text = caption(name, scale, shown, len(found), len(planned))
-    return Result(DRAWN[name](shown, found, text, out), failures)
+    return Result(DRAWN[name](shown, found, text, out), failures, diverged)
+
+
+def with_one_precision(planned: list[Job], out: Path) -> list[Job]:
+    """Runs on images all have the arithmetic of those there are, or the one that this machine does faster: each by
+    itself would try it beside the others, and some would go wrong."""
+    games = [job for job in planned if job.config.env in GAMES and job.config.precision == "auto"]
+    if not games:
+        return planned
+    begun = (runs.precision_of(out, job) for job in games)
+    precision = next(filter(None, begun), None) or ("bfloat16" if bfloat16_pays(find_device("cpu")) else "float32")
+    chosen = {"precision": precision}
+    return [replace(job, config=from_dict(vars(job.config) | chosen)) if job in games else job for job in planned]
 
 
 def run_theory(scale: Scale, narrowing: Narrowing, out: Path, say: Callable[[str], None]) -> Result:
@@ -67,10 +88,10 @@ def run_theory(scale: Scale, narrowing: Narrowing, out: Path, say: Callable[[str
     text = (f"scale: {scale}; {mdps} random MDPs of {theory.STATES} states and {theory.ACTIONS} actions, "
             f"γ = {theory.GAMMA}; bands hold 90 % of them")  # fmt: skip
     table = _write(out / "theory.csv", ["panel", "series", "x", "value", "low", "high"], rows)
-    return Result([*figures.theory(rows, theory.GAMMA, text, out / "theory"), table], {})
+    return Result([*figures.theory(rows, theory.GAMMA, text, out / "theory"), table], {}, {})
 
 
-def caption(name: str, scale: str, shown: Sequence[Job], found: int, planned: int) -> str:
+def caption(name: str, scale: Scale, shown: Sequence[Job], found: int, planned: int) -> str:
     """The scale, in words that stand on the figure."""
     parts = [f"acer experiment {name}, scale: {scale}"]
     if name == "atari":
@@ -78,12 +99,24 @@ def caption(name: str, scale: str, shown: Sequence[Job], found: int, planned: in
         parts.append(", ".join(games) if len(games) <= 3 else _count(games, "game"))
     else:
         parts.append(_count({job.setting for job in shown}, "setting"))
+        parts += _left_out(name, scale, shown)
     parts += [_count({job.seed for job in shown}, "seed"), _steps(shown)]
     if any(job.config.delta_unit == "errors" for job in shown):
         parts.append("δ in the critic’s errors")
     if found < planned:
         parts.append(f"{found} of {planned} runs")
     return "; ".join(parts)
+
+
+def _left_out(name: str, scale: Scale, shown: Sequence[Job]) -> list[str]:
+    """Which tasks or methods are shown, if the scale has more of them."""
+    full = plans.jobs(name, scale, Narrowing())
+
+    def both(of: Callable[[Job], str]) -> tuple[list[str], list[str]]:
+        return list(dict.fromkeys(map(of, shown))), list(dict.fromkeys(map(of, full)))
+
+    kinds = (both(lambda job: job.config.env), both(lambda job: job.method))
+    return [f"only {', '.join(own)}" for own, every in kinds if set(own) < set(every)]
 
 
 def _steps(of: Sequence[Job]) -> str:

@@ -135,6 +135,8 @@ def _note(out: Path, job: Job, code: int, failure: Failure, display: JobsDisplay
     if code:
         failure = failure if failure.error else Failure(f"ended with code {code}")
         runs.write(out, job, runs.small_files(runs.work(out, job), job, failure))
+        if failure.diverged:  # there is nothing to go on with
+            shutil.rmtree(runs.work(out, job), ignore_errors=True)
     display.end(job.name, job.config.steps, runs.error_of(out, job))
 
 

@@ -129,26 +129,27 @@ def write(out: Path, job: Job, files: dict[str, str]) -> None:
 
 
 def is_finished(out: Path, job: Job) -> bool:
-    """Whether the run is there. One of the same name with other settings is never taken for it, nor overwritten."""
+    """Whether the run is there: to its end, or to where its numbers were no longer finite, which is a result, too. One
+    of the same name with other settings is never taken for it, nor overwritten."""
     for place in (kept(out, job), work(out, job)):
         if not same(place / "config.json", job.config):
             raise SettingsError(f"{place} was made with other settings: choose another --out, or remove it")
-    result = _json(kept(out, job) / "result.json")
-    return bool(result) and not result.get("error")
+    return bool(_json(kept(out, job) / "result.json")) and (has_diverged(out, job) or not error_of(out, job))
 
 
-def _diverged(out: Path, job: Job) -> bool:
+def has_diverged(out: Path, job: Job) -> bool:
+    """Whether the run's numbers were no longer finite."""
     return bool(_json(kept(out, job) / "result.json").get("diverged"))
 
 
 def error_of(out: Path, job: Job) -> str:
-    """Why the run failed; empty if it did not, or is not there."""
+    """Why the run ended early; empty if it did not, or is not there."""
     return str(_json(kept(out, job) / "result.json").get("error") or "")
 
 
 def load(out: Path, jobs: Sequence[Job]) -> list[Run]:
-    """Those of the runs that came to an end of their own: finished or diverged."""
-    return [_load(out, job) for job in jobs if is_finished(out, job) or _diverged(out, job)]
+    """Those of the runs that are finished."""
+    return [_load(out, job) for job in jobs if is_finished(out, job)]
 
 
 def same(file: Path, config: Config) -> bool:
@@ -161,6 +162,18 @@ def same(file: Path, config: Config) -> bool:
     past = {field.name: field.default for field in fields(Config)} | found
     free = OPERATION | ({"precision"} if config.precision == "auto" else set())
     return not found or all(past[name] == value for name, value in wanted.items() if name not in free)
+
+
+def precision_of(out: Path, job: Job) -> str | None:
+    """The arithmetic of a run that was begun before."""
+    found = (_json(place / "config.json").get("precision") for place in (kept(out, job), work(out, job)))
+    return next((of for of in found if of in ("float32", "bfloat16")), None)
+
+
+def codes(out: Path, jobs: Sequence[Job]) -> set[str]:
+    """The code, by its hash, that finished runs were made with; empty for those from before it was written down."""
+    results = (_json(kept(out, job) / "result.json") for job in jobs if is_finished(out, job))
+    return {str(result.get("versions", {}).get("code", "")) for result in results}
 
 
 def table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
@@ -212,6 +225,6 @@ def _load(out: Path, job: Job) -> Run:
         names = rows[0] if rows else COLUMNS
         columns = {name: np.array([float(row[name] or "nan") for row in rows]) for name in names}
         run = Run(job, columns, float(evaluations[-1]["return_mean"]) if evaluations else math.nan)
-        return replace(run, evaluation=run.final, diverged=True) if _diverged(out, job) else run
+        return replace(run, evaluation=run.final, diverged=True) if has_diverged(out, job) else run
     except (CheckpointError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{where} is damaged ({in_one_line(error)}); to run it again, remove it") from None

@@ -1,6 +1,6 @@
 """Statistics over settings, seeds or games: pure functions of arrays, over their last axis."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 BEST = 1 / 6  # the paper's 5 of 30 settings (Section 6)
+LEVEL, RESAMPLES, SEED = 0.95, 10_000, 0  # of bootstrap intervals
 
 
 def best_count(settings: int) -> int:
@@ -20,26 +21,38 @@ def best(scores: Array, count: int) -> NDArray[np.int64]:
     return np.argsort(-scores, kind="stable")[:count]
 
 
-def interquartile_mean(values: Array) -> Array:
-    """Mean of the middle half of the values [..., n]. Where n / 4 is not whole, the two values at the edges count in
-    part: of n = 6 the second and fifth by half."""
-    n = values.shape[-1]
-    edges = np.arange(n + 1)
-    inside = np.clip(edges, n / 4, 3 * n / 4)
-    weights = np.diff(inside) / (n / 2)
-    middle: Array = np.sort(values, axis=-1) @ weights
+def interquartile_mean(values: Array, counts: NDArray[np.int64] | None = None) -> Array:
+    """Mean of the middle half of the values [..., n], each of which counts `counts` times (once by default). Where a
+    quarter is not whole, the values at the edges count in part: of n = 6 the second and fifth by half."""
+    order = np.argsort(values, axis=-1)
+    weights = np.ones_like(values) if counts is None else np.take_along_axis(counts, order, -1)
+    ends = np.cumsum(weights, axis=-1)
+    total = ends[..., -1:]
+    inside = np.clip(ends, total / 4, 3 * total / 4) - np.clip(ends - weights, total / 4, 3 * total / 4)
+    middle: Array = (inside * np.take_along_axis(values, order, -1)).sum(-1) / (total[..., 0] / 2)
     return middle
 
 
-def bootstrap(
-    values: Array, statistic: Callable[[Array], Array], level: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> tuple[float, float]:
+def bootstrap(values: Array, statistic: Callable[[Array], Array]) -> tuple[float, float]:
     """Percentile interval of a statistic of [n] values under resampling; NaN for fewer than two values."""
     n = len(values)
     if n < 2:
         return float("nan"), float("nan")
-    drawn = values[np.random.default_rng(seed).integers(n, size=(resamples, n))]
-    low, high = np.quantile(statistic(drawn), [(1 - level) / 2, (1 + level) / 2])
+    return _interval(statistic(values[np.random.default_rng(SEED).integers(n, size=(RESAMPLES, n))]))
+
+
+def bootstrap_of_groups(values: Array, groups: Sequence[int]) -> tuple[float, float]:
+    """The same for the interquartile mean if values [n] of one group are drawn together; NaN for fewer than two."""
+    _, group = np.unique(groups, return_inverse=True)
+    n = int(group.max()) + 1
+    if n < 2:
+        return float("nan"), float("nan")
+    counts = np.random.default_rng(SEED).multinomial(n, np.full(n, 1 / n), RESAMPLES)[:, group]
+    return _interval(interquartile_mean(np.broadcast_to(values, counts.shape), counts))
+
+
+def _interval(resampled: Array) -> tuple[float, float]:
+    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 

@@ -117,7 +117,7 @@ def control_table(jobs: Sequence[Job], runs: Sequence[Run]) -> Rows:
                 values = of.final if measure == "training" else of.evaluation
                 best = values[statistics.best(of.final, statistics.best_count(planned[env]))]
                 row |= {"best": len(best), "best_mean": float(best.mean()), "best_std": float(best.std()),
-                        "median": float(np.median(values)), **_interquartile(values),
+                        "median": float(np.median(values)), **_interquartile(values, _bootstrap(values)),
                         **{name: _late_mean(group, name) for name in ("trust_region_active", "kl")}}  # fmt: skip
             rows.append(row)
     return rows
@@ -137,13 +137,14 @@ def pairs_table(jobs: Sequence[Job], runs: Sequence[Run], pairs: Sequence[tuple[
     """For each pair of methods and each task: with how many of the settings that both have the first is ahead of the
     second, and by how much, as median and interquartile mean of the differences with its 95 % bootstrap interval.
 
-    Over all tasks, differences are in parts of what lies between the task's worst and best run of any method.
+    Over all tasks, differences are in parts of what lies between the task's worst and best run of any method, and a
+    setting is drawn again with all its tasks, for it has the same learning rate, δ and seed in each.
     """
     groups = {key: over_settings(of) for key, of in _grouped(jobs, runs).items()}
     tasks = _in_order(job.config.env for job in jobs)
     rows: Rows = []
     for (one, other), measure in itertools.product(pairs, ("training", "evaluation")):
-        shares = []
+        shares, settings = [], []
         for task in tasks:
             values = {method: _by_setting(of, measure) for (env, method), of in groups.items() if env == task}
             both = sorted(values.get(one, {}).keys() & values.get(other, {}).keys())
@@ -151,10 +152,11 @@ def pairs_table(jobs: Sequence[Job], runs: Sequence[Run], pairs: Sequence[tuple[
                 gains = np.array([values[one][setting] - values[other][setting] for setting in both])
                 every = [value for of in values.values() for value in of.values()]
                 shares.append(gains / ((max(every) - min(every)) or 1.0))
-                rows.append({"task": task, "method": one, "over": other, "measure": measure, **_gain(gains)})
+                settings += both
+                rows.append({"task": task, "method": one, "over": other, "measure": measure, **_gain(gains, both)})
         if len(shares) > 1:
             rows.append({"task": ALL_TASKS, "method": one, "over": other, "measure": measure,
-                         **_gain(np.concatenate(shares))})  # fmt: skip
+                         **_gain(np.concatenate(shares), settings)})  # fmt: skip
     return rows
 
 
@@ -169,10 +171,10 @@ def _by_setting(of: Settings | None, measure: str) -> dict[int, float]:
     return dict(zip(of.numbers, values.tolist(), strict=True))
 
 
-def _gain(differences: Array) -> dict[str, float]:
+def _gain(differences: Array, settings: Sequence[int]) -> dict[str, float]:
     ahead = int((differences > 0).sum())
     return {"settings": len(differences), "ahead": ahead, "median": float(np.median(differences)),
-            **_interquartile(differences)}  # fmt: skip
+            **_interquartile(differences, statistics.bootstrap_of_groups(differences, settings))}  # fmt: skip
 
 
 # ------------------------------------------------------------------ sensitivity
@@ -189,12 +191,13 @@ def sensitivity_table(runs: Sequence[Run]) -> Rows:
             "delta": run.job.config.delta,
             "training": run.final,
             "evaluation": run.evaluation,
+            "diverged": int(run.diverged),
         }
         for run in runs
     ]
 
 
-SENSITIVITY_TABLE = ["task", "setting", "seed", "learning_rate", "delta", "training", "evaluation"]
+SENSITIVITY_TABLE = ["task", "setting", "seed", "learning_rate", "delta", "training", "evaluation", "diverged"]
 
 
 # ------------------------------------------------------------------ atari
@@ -203,18 +206,22 @@ SENSITIVITY_TABLE = ["task", "setting", "seed", "learning_rate", "delta", "train
 def median_curves(jobs: Sequence[Job], runs: Sequence[Run], x: str) -> dict[str, tuple[Array, Array]]:
     """By agent: cumulative maximum of the median over games of the human-normalised score, against steps or seconds.
 
-    Curves go as far as the agent's shortest: the median is always over the same games.
+    Curves go as far as the agent's shortest: the median is always over the same games. One that diverged stays at the
+    score that it had last.
     """
     games: dict[str, dict[str, list[tuple[Array, Array]]]] = {}
+    whole: dict[str, list[tuple[Array, Array]]] = {}
     for (game, method), group in _grouped(jobs, runs).items():
         for run in group:
             at, score = run.curve("score", x)
             if len(at):
                 normalised = np.array([human_normalized(game, one) for one in score])
                 games.setdefault(method, {}).setdefault(game, []).append((at, normalised))
+                if not run.diverged:
+                    whole.setdefault(method, []).append((at, normalised))
     found = {}
     for method, by_game in games.items():
-        grid = _grid([curve for of in by_game.values() for curve in of])
+        grid = _grid(whole.get(method) or [curve for of in by_game.values() for curve in of])
         means = [np.mean([statistics.on_grid(*curve, grid) for curve in of], axis=0) for of in by_game.values()]
         found[method] = grid, median_over_games(means)
     return found
@@ -229,17 +236,33 @@ def atari_table(jobs: Sequence[Job], runs: Sequence[Run]) -> Rows:
         of = [job for job in jobs if job.method == method]
         own = [run for run in runs if run.job.method == method]
         row = {"method": method, "games": len({job.config.env for job in of}), "seeds": len({job.seed for job in of}),
-               "failed": len(of) - len(own)}  # fmt: skip
+               "failed": len(of) - len(own), "diverged": sum(run.diverged for run in own)}  # fmt: skip
         if method in curves:
-            final = [human_normalized(run.job.config.env, float(run.curve("score")[1][-1]))
-                     for run in own if len(run.curve("score")[1])]  # fmt: skip
-            row |= {"median_maximum": float(curves[method][1][-1]), **_interquartile(np.array(final)),
-                    "hours": float(np.mean([run.columns["seconds"][-1] for run in own])) / 3600}  # fmt: skip
+            scores = [(run.job.config.env, run.curve("score")[1]) for run in own]
+            final = np.array([human_normalized(game, float(score[-1])) for game, score in scores if len(score)])
+            row |= {"median_maximum": float(curves[method][1][-1]), **_interquartile(final, _bootstrap(final)),
+                    "hours": _hours([run for run in own if not run.diverged])}  # fmt: skip
         rows.append(row)
     return rows
 
 
-ATARI_TABLE = ["method", "games", "seeds", "failed", "median_maximum", "iqm", "iqm_low", "iqm_high", "hours"]
+def _hours(runs: Sequence[Run]) -> float:
+    """Mean over the runs that came to their end."""
+    return float(np.mean([run.columns["seconds"][-1] for run in runs])) / 3600 if runs else math.nan
+
+
+ATARI_TABLE = [
+    "method",
+    "games",
+    "seeds",
+    "failed",
+    "diverged",
+    "median_maximum",
+    "iqm",
+    "iqm_low",
+    "iqm_high",
+    "hours",
+]
 
 
 # ------------------------------------------------------------------ shared
@@ -259,9 +282,13 @@ def _grid(curves: Sequence[tuple[Array, Array]]) -> Array:
     return np.linspace(min(begin, end), end, ROWS)
 
 
-def _interquartile(values: Array) -> dict[str, float]:
-    low, high = statistics.bootstrap(values, statistics.interquartile_mean)
-    return {"iqm": float(statistics.interquartile_mean(values)), "iqm_low": low, "iqm_high": high}
+def _interquartile(values: Array, interval: tuple[float, float]) -> dict[str, float]:
+    mean = float(statistics.interquartile_mean(values))
+    return {"iqm": mean, "iqm_low": interval[0], "iqm_high": interval[1]}
+
+
+def _bootstrap(values: Array) -> tuple[float, float]:
+    return statistics.bootstrap(values, statistics.interquartile_mean)
 
 
 def _in_order(names: Iterable[str]) -> list[str]:

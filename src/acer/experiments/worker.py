@@ -24,6 +24,7 @@ from acer.callbacks import Callback
 from acer.errors import FAILED, INTERRUPTED, CheckpointError
 from acer.experiments import runs
 from acer.experiments.plans import Job, from_json
+from acer.machine import versions
 from acer.training import Training
 
 Say = Callable[[dict[str, Any]], None]
@@ -68,6 +69,7 @@ def take_up(job: Job, directory: Path) -> Training:
 def main() -> int:
     """Runs the job that standard input names."""
     out, job = Path(sys.argv[1]), from_json(sys.stdin.readline())
+    versions()  # now: files may change while it trains
     threading.Thread(target=_stop_when_alone, daemon=True).start()
     try:
         if not train(job, runs.work(out, job), _say):

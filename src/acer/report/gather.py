@@ -102,6 +102,8 @@ def gather(directories: Sequence[Path]) -> Findings:
     for root in roots:
         before = len(findings.runs), len(findings.media), len(findings.tables)
         for folder, files in _folders(root):
+            if _is_workshop(folder) and (count := _going_on(folder)):
+                findings.notes.append(f"left out: {count} run{'s' * (count != 1)} in {folder.name} not at the end yet")
             _add(folder, files, partial(_name, root=root, alone=len(roots) == 1), findings)
         runs, media, tables = len(findings.runs), len(findings.media), len(findings.tables)
         if runs == before[0] and (media == before[1] or tables == before[2]):
@@ -130,10 +132,20 @@ def _folders(root: Path) -> Iterator[tuple[Path, dict[str, Path]]]:
 
     for folder, directories, names in os.walk(root, onerror=refuse):
         directories[:] = sorted(name for name in directories if name not in NOT_ENTERED and not name.startswith("."))
-        if os.path.basename(folder) == "work":  # an experiment keeps failed runs there, to try them again
-            directories[:] = [name for name in directories if not Path(folder, "..", "runs", name).is_dir()]
+        if _is_workshop(Path(folder)):
+            directories.clear()
         paths = {name: Path(folder, name) for name in sorted(names) if not name.startswith(".")}
         yield Path(folder), {name: path for name, path in paths.items() if path.is_file() and not path.is_symlink()}
+
+
+def _is_workshop(folder: Path) -> bool:
+    """Whether an experiment has the runs there that it is at, which are no results yet."""
+    return folder.name == "work" and (folder.parent / "runs").is_dir()
+
+
+def _going_on(workshop: Path) -> int:
+    """How many runs are there; one that failed, to be tried again, is among the results as far as it came."""
+    return sum(place.is_dir() and not (workshop.parent / "runs" / place.name).is_dir() for place in workshop.iterdir())
 
 
 def _name(path: Path, root: Path, alone: bool) -> str:
