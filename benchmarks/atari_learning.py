@@ -4,8 +4,8 @@
     python benchmarks/atari_learning.py pong            only this one
     python benchmarks/atari_learning.py --collect       writes results/atari/ from the runs as they stand
 
-Each run is `acer train GAME --steps N --threads 1`, then `acer eval RUN --episodes 30 --sampled --seed 1000` and `acer
-record RUN --sampled --output GAME.png`. Runs live in runs/atari/ and go on where they stopped: hours each. What
+Each run is `acer train GAME --steps N --threads 1`, then `acer eval RUN --episodes 30 --seed 1000` and `acer
+record RUN --output GAME.png`. Runs live in runs/atari/ and go on where they stopped: hours each. What
 results/atari/ holds of games that are not there stays.
 """
 
@@ -41,10 +41,11 @@ def run(game: str) -> None:
 def play(game: str) -> None:
     """Evaluates the run as it stands."""
     out = RUNS / game
-    command = [*COMMAND, "eval", str(out), "--episodes", "30", "--sampled", "--seed", "1000", "--json"]
+    command = [*COMMAND, "eval", str(out), "--episodes", "30", "--policy", "sampled", "--seed", "1000", "--json"]
     (out / "eval.json").write_text(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    subprocess.run([*COMMAND, "record", str(out), "--sampled", "--output", str(RESULTS / f"{game}.png")], check=True)
+    strip = ["--policy", "sampled", "--output", str(RESULTS / f"{game}.png")]
+    subprocess.run([*COMMAND, "record", str(out), *strip], check=True)
 
 
 def collect() -> None:

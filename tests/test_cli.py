@@ -63,8 +63,16 @@ def test_eval_prints_json_and_nothing_else(run, call):
     assert values["mean"] == pytest.approx(np.mean(values["returns"]))
     again = json.loads(call("eval", run, "--episodes", "5", "--json")[1])
     assert again == values
-    sampled = json.loads(call("eval", run, "--episodes", "5", "--json", "--sampled", "--seed", "3")[1])
+    sampled = json.loads(call("eval", run, "--episodes", "5", "--json", "--policy", "sampled", "--seed", "3")[1])
     assert sampled["returns"] != values["returns"]
+
+
+def test_eval_acts_as_the_runs_own_evaluations_did(run, call, tmp_path):
+    assert "with mode actions" in call("eval", run, "--episodes", "1")[2]
+    out = tmp_path / "sampling"
+    call("train", "CartPole-v1", "--steps", "320", "--eval-episodes", "1", "--eval-policy", "sampled", "--out", out)
+    assert "with sampled actions" in call("eval", out, "--episodes", "1")[2]
+    assert "with mode actions" in call("eval", out, "--episodes", "1", "--policy", "mode")[2]
 
 
 def test_record_writes_a_video(run, call, tmp_path):

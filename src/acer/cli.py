@@ -168,7 +168,7 @@ def eval_(
     directory: Positional[Path],
     /,
     episodes: int = 100,
-    sampled: bool = False,
+    policy: Literal["mode", "sampled"] | None = None,
     best: bool = False,
     seed: int = 0,
     env: str | None = None,
@@ -180,7 +180,7 @@ def eval_(
     Args:
         directory: Directory of a run or of a saved model.
         episodes: Episodes to play.
-        sampled: Sample actions from the policy instead of taking its mode.
+        policy: Take the policy's mode or sample from it; by default what the run's own evaluations did (eval_policy).
         best: Take the checkpoint with the best evaluation instead of the latest.
         seed: Seed of the evaluation; not the training's, whatever its number.
         env: The environment, if it is code of your own (module:Class): a file's word is not enough to run it.
@@ -193,10 +193,10 @@ def eval_(
         raise SettingsError(f"--episodes must be at least 1, not {episodes}")
     _check_seed(seed)
     model = ACER.load(directory, env, device=device, best=best)
-    policy = "sampled actions" if sampled else "mode actions"
+    policy = policy or model.config.eval_policy
     played = env or model.config.env
-    _say(f"Playing {episodes} episodes of {played} with {policy}, {model.config.algo} from {directory}")
-    result = model.evaluate(episodes, not sampled, seed)
+    _say(f"Playing {episodes} episodes of {played} with {policy} actions, {model.config.algo} from {directory}")
+    result = model.evaluate(episodes, policy == "mode", seed)
     model.close()
     if json_:
         values = {"episodes": episodes, "mean": result.mean, "std": result.std, "returns": result.returns}
@@ -214,7 +214,7 @@ def record(
     /,
     output: Path | None = None,
     episodes: int = 1,
-    sampled: bool = False,
+    policy: Literal["mode", "sampled"] | None = None,
     best: bool = False,
     seed: int = 0,
     env: str | None = None,
@@ -226,7 +226,7 @@ def record(
         directory: Directory of a run or of a saved model.
         output: File to write, a video (.mp4) or a film strip (.png); by default video.mp4 in the directory.
         episodes: Episodes to play, one after the other.
-        sampled: Sample actions from the policy instead of taking its mode.
+        policy: Take the policy's mode or sample from it; by default what the run's own evaluations did (eval_policy).
         best: Take the checkpoint with the best evaluation instead of the latest.
         seed: Seed of the episodes.
         env: The environment, if it is code of your own (module:Class): a file's word is not enough to run it.
@@ -238,8 +238,9 @@ def record(
     _check_seed(seed)
     model = ACER.load(directory, env, device=device, best=best)
     output = output or directory / "video.mp4"
-    _say(f"Recording {episodes} episode{'s' * (episodes != 1)} of {env or model.config.env} into {output}")
-    returns = write_video(model.agent, env or model.config.env, output, episodes, seed, not sampled)
+    played, policy = env or model.config.env, policy or model.config.eval_policy
+    _say(f"Recording {episodes} episode{'s' * (episodes != 1)} of {played} with {policy} actions into {output}")
+    returns = write_video(model.agent, played, output, episodes, seed, policy == "mode")
     model.close()
     print(f"{output}: return {', '.join(f'{r:,.1f}' for r in returns)}")
     return 0
