@@ -251,18 +251,8 @@ def _hours(runs: Sequence[Run]) -> float:
     return float(np.mean([run.columns["seconds"][-1] for run in runs])) / 3600 if runs else math.nan
 
 
-ATARI_TABLE = [
-    "method",
-    "games",
-    "seeds",
-    "failed",
-    "diverged",
-    "median_maximum",
-    "iqm",
-    "iqm_low",
-    "iqm_high",
-    "hours",
-]
+ATARI_TABLE = ["method", "games", "seeds", "failed", "diverged", "median_maximum", "iqm", "iqm_low", "iqm_high",
+               "hours"]  # fmt: skip
 
 
 # ------------------------------------------------------------------ shared
