@@ -22,7 +22,7 @@ import torch
 from acer.bench.atari import settings
 from acer.bench.contenders import train
 from acer.machine import cores
-from acer.networks import bfloat16_pays
+from acer.networks import faster_precision
 from table import write
 
 ENVIRONMENTS = [1, 2, 4, 8, 16, 32, 64]
@@ -60,7 +60,7 @@ def main() -> None:
         print(speed(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
         return
     threads = sorted({1, cores()})
-    precision = "bfloat16" if bfloat16_pays(torch.device("cpu")) else "float32"
+    precision = faster_precision(torch.device("cpu"))
     found = measure(threads, precision)
 
     def middle(n: int, t: int, over: tuple[int, int] | None = None) -> float:

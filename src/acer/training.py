@@ -40,7 +40,7 @@ from acer.errors import (
 from acer.evaluation import Evaluation, evaluate
 from acer.logs import Logs, Meter, column_pairs, put_aside
 from acer.machine import keep_memory, lock, signals_go_to, versions
-from acer.networks import Network, bfloat16_pays
+from acer.networks import Network, faster_precision
 from acer.parameters import Local, views
 
 
@@ -553,8 +553,9 @@ def _decided(config: Config, observation: ObservationSpec) -> Config:
         config = dataclasses.replace(config, actors=configuration.team_size(config))
     if config.precision != "auto":
         return config
-    pays = algorithms.is_convolutional(config, observation) and bfloat16_pays(find_device(config.device))
-    return dataclasses.replace(config, precision="bfloat16" if pays else "float32")
+    if not algorithms.is_convolutional(config, observation):
+        return dataclasses.replace(config, precision="float32")
+    return dataclasses.replace(config, precision=faster_precision(find_device(config.device)))
 
 
 def extend(config: Config, steps: int) -> Config:

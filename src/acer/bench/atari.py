@@ -10,7 +10,7 @@ from acer.bench.contenders import PFRL, pair, pairs, pfrl
 from acer.bench.measure import Parts, Speeds, alternate, at_once, medians, peer_python, ratio, report, where_time_goes
 from acer.config import Config, defaults
 from acer.machine import cores
-from acer.networks import bfloat16_pays
+from acer.networks import faster_precision
 
 PRECISIONS = ("float32", "bfloat16")
 ENVIRONMENTS = 16
@@ -28,7 +28,7 @@ def atari(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]
     What has no precision in its name is that of the one that this machine is made for, in one process. Beside it, as
     PFRL has it, actor-learners in processes of their own that share 16 environments and their parameters.
     """
-    native = "bfloat16" if bfloat16_pays(torch.device("cpu")) else "float32"
+    native = faster_precision(torch.device("cpu"))
     other = PRECISIONS[native == "float32"]
     config = settings(native)
     groups = ENVIRONMENTS // config.trajectories_per_update

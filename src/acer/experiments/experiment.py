@@ -12,7 +12,7 @@ from acer.errors import SettingsError
 from acer.experiments import figures, jobs, plans, runs, summaries, theory
 from acer.experiments.plans import Job, Narrowing, Scale
 from acer.experiments.runs import Run
-from acer.networks import bfloat16_pays
+from acer.networks import faster_precision
 from acer.scores import GAMES
 
 # Sizes of the theory experiment, by scale: (MDPs, trajectories for each state).
@@ -72,7 +72,7 @@ def with_one_precision(planned: list[Job], out: Path) -> list[Job]:
     if not games:
         return planned
     begun = (runs.precision_of(out, job) for job in games)
-    precision = next(filter(None, begun), None) or ("bfloat16" if bfloat16_pays(find_device("cpu")) else "float32")
+    precision = next(filter(None, begun), None) or faster_precision(find_device("cpu"))
     chosen = {"precision": precision}
     return [replace(job, config=from_dict(vars(job.config) | chosen)) if job in games else job for job in planned]
 

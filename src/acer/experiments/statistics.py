@@ -1,6 +1,6 @@
 """Statistics over settings, seeds or games: pure functions of arrays, over their last axis."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,26 +33,16 @@ def interquartile_mean(values: Array, counts: NDArray[np.int64] | None = None) -
     return middle
 
 
-def bootstrap(values: Array, statistic: Callable[[Array], Array]) -> tuple[float, float]:
-    """Percentile interval of a statistic of [n] values under resampling; NaN for fewer than two values."""
-    n = len(values)
-    if n < 2:
-        return float("nan"), float("nan")
-    return _interval(statistic(values[np.random.default_rng(SEED).integers(n, size=(RESAMPLES, n))]))
-
-
-def bootstrap_of_groups(values: Array, groups: Sequence[int]) -> tuple[float, float]:
-    """The same for the interquartile mean if values [n] of one group are drawn together; NaN for fewer than two."""
-    _, group = np.unique(groups, return_inverse=True)
-    n = int(group.max()) + 1
+def bootstrap(values: Array, groups: Sequence[int] | None = None) -> tuple[float, float]:
+    """Percentile interval of the interquartile mean of the values [n] under resampling; those of one group are drawn
+    together. NaN for fewer than two values, or groups."""
+    names, group = np.unique(range(len(values)) if groups is None else groups, return_inverse=True)
+    n = len(names)
     if n < 2:
         return float("nan"), float("nan")
     counts = np.random.default_rng(SEED).multinomial(n, np.full(n, 1 / n), RESAMPLES)[:, group]
-    return _interval(interquartile_mean(np.broadcast_to(values, counts.shape), counts))
-
-
-def _interval(resampled: Array) -> tuple[float, float]:
-    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    means = interquartile_mean(np.broadcast_to(values, counts.shape), counts)
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 

@@ -117,7 +117,7 @@ def control_table(jobs: Sequence[Job], runs: Sequence[Run]) -> Rows:
                 values = of.final if measure == "training" else of.evaluation
                 best = values[statistics.best(of.final, statistics.best_count(planned[env]))]
                 row |= {"best": len(best), "best_mean": float(best.mean()), "best_std": float(best.std()),
-                        "median": float(np.median(values)), **_interquartile(values, _bootstrap(values)),
+                        "median": float(np.median(values)), **_interquartile(values),
                         **{name: _late_mean(group, name) for name in ("trust_region_active", "kl")}}  # fmt: skip
             rows.append(row)
     return rows
@@ -174,7 +174,7 @@ def _by_setting(of: Settings | None, measure: str) -> dict[int, float]:
 def _gain(differences: Array, settings: Sequence[int]) -> dict[str, float]:
     ahead = int((differences > 0).sum())
     return {"settings": len(differences), "ahead": ahead, "median": float(np.median(differences)),
-            **_interquartile(differences, statistics.bootstrap_of_groups(differences, settings))}  # fmt: skip
+            **_interquartile(differences, settings)}  # fmt: skip
 
 
 # ------------------------------------------------------------------ sensitivity
@@ -240,7 +240,7 @@ def atari_table(jobs: Sequence[Job], runs: Sequence[Run]) -> Rows:
         if method in curves:
             scores = [(run.job.config.env, run.curve("score")[1]) for run in own]
             final = np.array([human_normalized(game, float(score[-1])) for game, score in scores if len(score)])
-            row |= {"median_maximum": float(curves[method][1][-1]), **_interquartile(final, _bootstrap(final)),
+            row |= {"median_maximum": float(curves[method][1][-1]), **_interquartile(final),
                     "hours": _hours([run for run in own if not run.diverged])}  # fmt: skip
         rows.append(row)
     return rows
@@ -272,13 +272,9 @@ def _grid(curves: Sequence[tuple[Array, Array]]) -> Array:
     return np.linspace(min(begin, end), end, ROWS)
 
 
-def _interquartile(values: Array, interval: tuple[float, float]) -> dict[str, float]:
-    mean = float(statistics.interquartile_mean(values))
-    return {"iqm": mean, "iqm_low": interval[0], "iqm_high": interval[1]}
-
-
-def _bootstrap(values: Array) -> tuple[float, float]:
-    return statistics.bootstrap(values, statistics.interquartile_mean)
+def _interquartile(values: Array, groups: Sequence[int] | None = None) -> dict[str, float]:
+    low, high = statistics.bootstrap(values, groups)
+    return {"iqm": float(statistics.interquartile_mean(values)), "iqm_low": low, "iqm_high": high}
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
