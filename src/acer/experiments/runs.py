@@ -3,7 +3,7 @@
     OUT/runs/NAME/
         config.json     every setting
         progress.csv    the learning curve
-        eval.csv        the evaluation at the end, mode action
+        eval.csv        the evaluation at the end
         result.json     which method, setting and seed it is; the evaluation; what went wrong, if anything did, and
                         whether it was the learning; versions
     OUT/work/NAME/      a run that is going on, with its checkpoints; gone when it is finished

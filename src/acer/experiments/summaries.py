@@ -118,19 +118,13 @@ def control_table(jobs: Sequence[Job], runs: Sequence[Run]) -> Rows:
                 best = values[statistics.best(of.final, statistics.best_count(planned[env]))]
                 row |= {"best": len(best), "best_mean": float(best.mean()), "best_std": float(best.std()),
                         "median": float(np.median(values)), **_interquartile(values),
-                        **{name: _late_mean(group, name) for name in ("trust_region_active", "kl")}}  # fmt: skip
+                        **_late_means(group)}  # fmt: skip
             rows.append(row)
     return rows
 
 
 CONTROL_TABLE = ["task", "method", "measure", "settings", "failed", "diverged", "best", "best_mean", "best_std",
                  "median", "iqm", "iqm_low", "iqm_high", "trust_region_active", "kl"]  # fmt: skip
-
-
-def _late_mean(runs: Sequence[Run], column: str) -> float:
-    """Median over runs of the mean over the last quarter of the curve."""
-    means = [float(np.mean(y[3 * len(y) // 4 :])) for run in runs if len(y := run.curve(column)[1])]
-    return float(np.median(means)) if means else math.nan
 
 
 def pairs_table(jobs: Sequence[Job], runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> Rows:
@@ -241,7 +235,7 @@ def atari_table(jobs: Sequence[Job], runs: Sequence[Run]) -> Rows:
             scores = [(run.job.config.env, run.curve("score")[1]) for run in own]
             final = np.array([human_normalized(game, float(score[-1])) for game, score in scores if len(score)])
             row |= {"median_maximum": float(curves[method][1][-1]), **_interquartile(final),
-                    "hours": _hours([run for run in own if not run.diverged])}  # fmt: skip
+                    "hours": _hours([run for run in own if not run.diverged]), **_late_means(own)}  # fmt: skip
         rows.append(row)
     return rows
 
@@ -252,7 +246,7 @@ def _hours(runs: Sequence[Run]) -> float:
 
 
 ATARI_TABLE = ["method", "games", "seeds", "failed", "diverged", "median_maximum", "iqm", "iqm_low", "iqm_high",
-               "hours"]  # fmt: skip
+               "hours", "trust_region_active", "kl"]  # fmt: skip
 
 
 # ------------------------------------------------------------------ shared
@@ -275,6 +269,15 @@ def _grid(curves: Sequence[tuple[Array, Array]]) -> Array:
 def _interquartile(values: Array, groups: Sequence[int] | None = None) -> dict[str, float]:
     low, high = statistics.bootstrap(values, groups)
     return {"iqm": float(statistics.interquartile_mean(values)), "iqm_low": low, "iqm_high": high}
+
+
+def _late_means(runs: Sequence[Run]) -> dict[str, float]:
+    """Of the trust region and the KL: the median over runs of the mean over the last quarter of the curve."""
+    found = {}
+    for column in ("trust_region_active", "kl"):
+        means = [float(np.mean(y[3 * len(y) // 4 :])) for run in runs if len(y := run.curve(column)[1])]
+        found[column] = float(np.median(means)) if means else math.nan
+    return found
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
