@@ -238,3 +238,31 @@ def test_updates_get_the_unit_that_was_asked_for(algo: str, unit: str | None, fo
     for unit_given, size in zip(given, sizes, strict=True):
         assert unit_given == (wanted.value if follows else 1)
         wanted.add(size)
+
+
+@pytest.mark.parametrize("algo", ["no-trust-region", "tis", "acer"])
+def test_the_average_policy_is_asked_only_by_a_trust_region_or_diagnostics(algo: str, monkeypatch: Any) -> None:
+    """Without a trust region the others learn the same without it, and the KL is still measured."""
+    asked = []
+
+    def ended(always: bool) -> tuple[Tensor, float]:
+        chosen = {"replay_ratio": 0, "on_policy": True}
+        training = Training(config.defaults("reacher3", continuous=True, preset="control", algo=algo, **chosen))
+        agent = training.learner.agent
+
+        def spy(network: Any, average: Any, *args: Any) -> Outcome:
+            asked.append(average is not None)
+            return update(network, agent.average if always else average, *args)
+
+        monkeypatch.setattr(actor_learner, "update", spy)
+        reports = [training.learner.iterate() for _ in range(2)]
+        theta = torch.cat([p.detach().flatten() for p in agent.network.parameters()])
+        training.close()
+        return theta, reports[-1].diagnostics["kl"]
+
+    theta, kl = ended(always=False)
+    count = len(asked)
+    assert asked == ([True] * count if algo == "acer" else [number % (count // 2) == 0 for number in range(count)])
+    assert kl > 0
+    whole, measured = ended(always=True)
+    assert torch.equal(theta, whole) and kl == measured

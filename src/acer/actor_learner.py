@@ -282,7 +282,7 @@ class ActorLearner:
                         f"{config.most_skipped} updates in a row had gradients that are not finite, at step "
                         f"{self.steps:,}: {diagnose(agent.network, gradient, outcome)}"
                     )
-            if number == 0 or self.on_update:
+            if self._measures(number):
                 measured = diagnostics(agent.method, outcome)
                 numbers = dict(zip(measured, torch.stack(list(measured.values())).tolist(), strict=True))
                 numbers |= {"grad_norm": norm, "staleness": float(home.staleness)}
@@ -297,13 +297,18 @@ class ActorLearner:
         parameters there are, but for the first of an on-policy call."""
         config, agent, home = self.config, self.agent, self.agent.home
         count = config.trajectories_per_update
-        for start in range(0, config.environments, count):
+        for number, start in enumerate(range(0, config.environments, count)):
             batch = whole.select(slice(start, start + count))
             noise = agent.method.noise(self.rngs["learn"], config.trajectory_length, count).to(agent.device)
             if agent.method.off_policy and (start or not on_policy):
                 home.pull()
             home.gradient.zero_()
-            yield update(agent.network, agent.average, batch, agent.method, noise, self.unit.value), home.gradient
+            average = agent.average if config.trust_region != "none" or self._measures(number) else None
+            yield update(agent.network, average, batch, agent.method, noise, self.unit.value), home.gradient
+
+    def _measures(self, number: int) -> bool:
+        """Whether diagnostics of a call's update are made: of its first, or of every one if somebody asked for them."""
+        return number == 0 or self.on_update is not None
 
     def _batch(self, trajectory: Trajectory) -> Batch:
         """Tensors on the learner's device, with rewards as the learner sees them."""

@@ -106,22 +106,23 @@ class Method:
 
 
 def update(
-    network: Network, average: Policy, batch: Batch, method: Method, noise: Tensor, unit: float = 1.0
+    network: Network, average: Policy | None, batch: Batch, method: Method, noise: Tensor, unit: float = 1.0
 ) -> Outcome:
     """Accumulates dθ and dθ_v of one batch into the network's gradients, for *descent*.
 
-    Sum over time and mean over the B trajectories, as the paper accumulates; dead steps contribute 0. unit: what the
-    trust region takes for a return of size 1.
+    Sum over time and mean over the B trajectories, as the paper accumulates; dead steps contribute 0. average: none if
+    nobody asks how far from it the policy is, neither a trust region nor diagnostics. unit: what the trust region takes
+    for a return of size 1.
     """
     f, live = method.distribution, batch.live
 
     # Compute f(·|φ_θ'(x_i)), f(·|φ_θa(x_i)) and ρ_i.
     with torch.no_grad():
         x = network.encoder(batch.observations)
-        phi_a = f.statistics(average(x[:-1])[0])
     output, features = network(x)
     with torch.no_grad():
         phi = f.statistics(output)
+        phi_a = phi[:-1] if average is None else f.statistics(average(x[:-1])[0])
         log_pi = f.log_prob(phi[:-1], batch.actions)
         log_rho = log_pi - f.log_prob(batch.mu, batch.actions)
 
