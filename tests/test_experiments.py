@@ -168,6 +168,8 @@ MISTAKES = [
     (["control", "--settings", "x"], "--settings takes whole numbers and ranges, for example 0 2 5-7, not 'x'"),
     (["control", "--settings", "3-1"], "--settings takes numbers from 0 to 999"),
     (["control", "--seeds", "1000"], "--seeds takes numbers from 0 to 999"),
+    (["control", "--seeds", "9" * 5_000], "--seeds takes numbers from 0 to 999"),
+    (["control", "--ray-address", ""], "--ray-address is empty"),
     (["control", "--steps", "0"], "--steps must be at least 1"),
     (["control", "--threads", "0"], "--threads must be at least 1"),
     (["control", "--jobs", "-1"], "--jobs must be at least 0"),
@@ -182,7 +184,7 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("args", "message"), MISTAKES, ids=[" ".join(args) for args, _ in MISTAKES])
+@pytest.mark.parametrize(("args", "message"), MISTAKES, ids=[" ".join(args)[:60] for args, _ in MISTAKES])
 def test_a_mistake_gets_one_clear_line_and_leaves_nothing(args, message, call, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     code, out, err = call("experiment", *args)
@@ -411,12 +413,20 @@ def test_the_atari_metric_over_games():
     assert (seconds[0], seconds[-1]) == (10, 20)
 
 
+def test_no_maximum_of_a_game_is_passed_over():
+    pong = a_run(0.0, env="pong", method="acer-4")
+    steps, score = np.array([100.0, 101.0, 102.0, 10_000.0]), np.array([-20.7, 14.6, -20.7, -20.7])
+    pong.columns.update(steps=steps, seconds=steps, score=score)
+    for x in ("steps", "seconds"):
+        assert summaries.median_curves([pong.job], [pong], x)["acer-4"][1] == pytest.approx([0, 1, 1, 1])
+
+
 def test_the_score_of_a_game_is_the_mean_over_the_past_million_frames():
     job = plans.jobs("atari", "smoke", Narrowing(methods=("acer-0",)))[0]
     Path("progress.csv").write_text("steps,seconds\n100,1\n250000,2\n600000,3\n")
     Path("episodes.csv").write_text("steps,return,length\n200,-21,800\n240000,-19,900\n500000,3,2000\n")
-    files = runs.small_files(Path(), job)
-    scores = [line.split(",")[-1] for line in files["progress.csv"].splitlines()]
+    files = runs.files_of(Path(), job)
+    scores = [line.split(",")[-1] for line in files["progress.csv"].decode().splitlines()]
     assert scores == ["score", "", "-20", "3"]
 
 
@@ -528,6 +538,9 @@ def without_clock(path):
     if path.name == "result.json":
         result = json.loads(path.read_text())
         return {**result, "evaluation": {**result["evaluation"], "seconds": ""}}
+    if path.name == "state.json":
+        clock = ("seconds", "row_seconds", "sha256")
+        return {name: value for name, value in json.loads(path.read_text()).items() if name not in clock}
     return path.read_bytes()
 
 
@@ -588,6 +601,10 @@ def test_killed_in_the_middle_and_started_again_it_ends_with_the_same_files(call
     assert len(read(parts / "sensitivity.csv")) == 2
     assert call("plot", parts / "runs" / "fish-acer-0-0")[0] == 0
 
+    # And one whose agent plays: what it does is what the run's own evaluation was of.
+    code, out, err = call("eval", parts / "runs" / "fish-acer-0-0", "--episodes", "1", "--json")
+    assert code == 0 and json.loads(out)["episodes"] == 1, err
+
 
 def test_atari_from_the_command_line(call):
     pytest.importorskip("ale_py")
@@ -632,15 +649,18 @@ def test_a_ray_cluster_gives_the_same_runs(call, monkeypatch):
     monkeypatch.syspath_prepend(HERE)
     monkeypatch.setattr(plans, "jobs", lambda *_: [bad, good])
     assert call("experiment", "control", "--out", "here")[0] == 3
+    shown = []
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     try:
+        monkeypatch.setattr(JobsDisplay, "show", lambda _, name, steps: shown.append((name, steps)))
         code, _, err = call("experiment", "control", "--out", "there", "--ray-address", cluster.address)
     finally:
         cluster.shutdown()
     assert code == 3 and f"{bad.name} failed: " in err and "NaN or infinity" in err
     assert runs.error_of(Path("there"), bad) == runs.error_of(Path("here"), bad)
     one, other = (contents(out / "runs" / good.name) for out in (Path("here"), Path("there")))
-    assert one == other and "progress.csv" in one
+    assert one == other and "progress.csv" in one and "model.safetensors" in one
+    assert any(name == good.name and steps > 0 for name, steps in shown)
 
 
 def test_a_run_whose_learning_fails_is_a_result(call, monkeypatch):
@@ -682,6 +702,40 @@ def test_a_process_that_dies_is_written_down(monkeypatch):
     assert runs.load(Path("x"), [job]) == []
 
 
+def test_whatever_a_process_says_before_it_dies_is_read(monkeypatch):
+    Path("python").write_bytes(b"#!/bin/sh\nprintf '\\377 no such thing' >&2\nexit 1\n")
+    Path("python").chmod(0o755)
+    job = small_job("acer", 0, "CartPole-v1")
+    monkeypatch.setattr(jobs.sys, "executable", str(Path("python").absolute()))
+    jobs.run([job], Path("x"), jobs.here(1))
+    assert runs.error_of(Path("x"), job) == "� no such thing"
+
+
+def test_a_run_that_is_killed_is_tried_again_and_ends_with_the_same_files(call, monkeypatch):
+    job = small_job("acer", 0, "CartPole-v1")
+    monkeypatch.setattr(plans, "jobs", lambda *_: [job])
+    assert call("experiment", "control", "--out", "whole")[0] == 0
+
+    def followed(process, *others):
+        assert "steps" in process.stdout.readline()  # it trains
+        process.kill()
+        return original(process, *others)
+
+    original = jobs._followed
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs, "_followed", followed)
+        code, _, err = call("experiment", "control", "--out", "parts")
+    assert code == 3 and f"{job.name} failed: killed by signal 9" in err
+    assert call("experiment", "control", "--out", "parts")[0] == 0
+    assert contents(Path("parts")) == contents(Path("whole"))
+
+    # One that dies after its last word has come to its end all the same.
+    before = contents(Path("parts"))
+    with JobsDisplay(1, 0, job.config.steps, 0) as display:
+        jobs._note(Path("parts"), job, -signal.SIGSEGV, runs.Failure(""), display)
+    assert contents(Path("parts")) == before
+
+
 def test_a_directory_that_cannot_be_written_is_one_clear_line(call):
     Path("file").write_text("mine")
     code, _, err = call("experiment", "theory", "--out", "file")
@@ -704,7 +758,21 @@ def test_the_time_left_counts_only_what_was_done_now(monkeypatch, capsys):
         display.show("a", 500)  # goes on from a checkpoint
         now = 60.0
         display.end("a", 1_000)
-    assert "2/4 runs  a: done; 4 min left" in capsys.readouterr().err  # 500 steps a minute, 2,000 left
+        assert "2/4 runs  a: done; 4 min left" in capsys.readouterr().err  # 500 steps a minute, 2,000 left
+        display.begin("b", 1_000)
+        display.end("b", 1_000, "no memory")
+    assert "3/4 runs  b: no memory; 2 min left" in capsys.readouterr().err  # no step was done in no time
+
+
+def test_a_caption_stays_on_its_figure(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures.plt, "close", drawn.append)
+    figures.learning({"fish": {}}, "scale: small; " + "what else is to be said; " * 12, tmp_path / "long")
+    (figure,) = drawn
+    box = figure.texts[-1].get_window_extent()
+    assert "scale: small" in figure.texts[-1].get_text()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0
+    assert box.y1 <= figure.axes[0].get_tightbbox().y0
 
 
 def test_figures_of_nothing_are_drawn_too(tmp_path):

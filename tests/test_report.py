@@ -214,7 +214,15 @@ def test_runs_that_have_just_begun_or_failed(tmp_path):
     assert shown["runs"][0]["curves"] == [] and shown["runs"][0]["final"] is None
     assert shown["runs"][1]["steps"] == 60_000
     assert [run["failed"] for run in shown["runs"]] == [False, True, False]  # a run that diverged is a result
+    assert [run["diverged"] for run in shown["runs"]] == [False, False, True]
     assert shown["notes"] == ["failed failed: the physics exploded", "lost diverged: not finite"]
+
+
+def test_settings_are_shown_however_deep_they_are(tmp_path):
+    deep = json.loads("[" * 900 + "]" * 900)
+    write_run(tmp_path / "run", settings={"hidden": deep, "torso": {"a": deep}, "both": [1, [2], {"b": 3}]})
+    shared = made(tmp_path)["shared"]
+    assert (shared["hidden"], shared["torso"], shared["both"]) == ("[…]", "{…}", "1, […], {…}")
 
 
 def test_what_acer_eval_printed_is_an_evaluation(tmp_path):
@@ -401,6 +409,7 @@ def test_the_command_writes_the_same_page_every_time(call, experiment, tmp_path)
     assert call(experiment, "--output", second, "--title", "Study of <two>")[0] == 0
     assert first.read_bytes() == second.read_bytes()
     assert "<h1>Study of &lt;two&gt;</h1>" in first.read_text()
+    assert call(experiment, "--output", second, "--title", "1e6")[0] == 0 and "<h1>1e6</h1>" in second.read_text()
     assert call(experiment / "runs" / "fish-acer-0", "--output", second)[1] == f"{second}: 1 run on 1 environment\n"
     assert "<h1>fish-acer-0</h1>" in second.read_text()
 
@@ -569,6 +578,28 @@ def test_pointing_reads_values(browser, study):
     assert value == pytest.approx(500 * at / 60_000, abs=40)
     browser.hover("h1", 0.5, 0.5)
     assert browser.evaluate(f"document.querySelector('{FIRST} .readout').hidden")
+    assert browser.errors == []
+
+
+def test_medians_count_runs_as_the_tables_do(browser, tmp_path):
+    """One that diverged stays at the return that it had last, one that failed does not count."""
+    for name, level, end, result in (
+        ("good", 1.0, 60_000, {}),
+        ("better", 1.2, 60_000, {}),
+        ("diverged", 0.2, 20_000, {"error": "not finite", "diverged": True}),
+        ("failed", 9.0, 60_000, {"error": "no memory"}),
+    ):
+        run = write_run(tmp_path / "study" / name, level=level, end=end)
+        (run / "result.json").write_text(json.dumps(result))
+    page.write([tmp_path / "study"], tmp_path / "page.html")
+    browser.open(tmp_path / "page.html", DESKTOP)
+    plot = "#environments .large .plot"
+    assert numbers(browser, plot, "curves") == [4] and numbers(browser, plot, "medians") == [1]
+    browser.hover(plot, 0.97, 0.5)
+    said = text_of(browser, f"{plot} .readout")
+    at = float(re.search(r"([\d,]+) steps", said)[1].replace(",", ""))
+    assert at > 50_000
+    assert float(re.search(r"acer\s+([\d.]+)", said)[1]) == pytest.approx(500 * at / 60_000, abs=30)  # the good one
     assert browser.errors == []
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from acer.training import Training
 
 WHOLE = re.compile(r"\d+(\.\d+)?[eE]\+?\d{1,2}")
+TEXTS = ("--out", "--output", "--title", "--config", "--env", "--ray-address")  # flags of which 1e6 is a name
 T = TypeVar("T")
 
 
@@ -317,6 +318,8 @@ def experiment(
     for flag, names in lists.items():
         if names == ():
             raise SettingsError(f"{flag} names nothing; to have all of them, leave it out")
+    if ray_address == "":
+        raise SettingsError("--ray-address is empty; give HOST:PORT or auto, or leave it out to run on this machine")
     narrowing = Narrowing(tasks or (), games or (), methods or (), numbers("--settings", settings or ()),
                           numbers("--seeds", seeds or ()), steps)  # fmt: skip
     out = out or Path("runs") / "experiments" / scale
@@ -447,7 +450,10 @@ COMMANDS: dict[str, Callable[..., int]] = {
 def main() -> None:
     """Entry point of the command."""
     name, args = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("--help", [])
-    args = [_whole(arg) if before.startswith("--") else arg for before, arg in zip(["", *args], args, strict=False)]
+    args = [
+        _whole(arg) if before.startswith("--") and before not in TEXTS else arg
+        for before, arg in zip(["", *args], args, strict=False)
+    ]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

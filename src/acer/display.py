@@ -146,6 +146,8 @@ class JobsDisplay(_Live):
     def end(self, name: str, steps: int, error: str = "") -> None:
         """A run that is over, well or not."""
         with self._lock:
+            if error:
+                self._first += steps - self._at.get(name, 0)  # what it did not do took no time
             self.drop(name)
             self._runs_done += 1
             self._steps_done += steps

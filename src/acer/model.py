@@ -115,9 +115,7 @@ class ACER:
         if path.exists() and not (path / checkpoint.STATE).is_file():
             raise CheckpointError(f"{path} exists and is not a saved model; choose another path")
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
-        training = self._training
-        training.fetch()
-        checkpoint.write(path, checkpoint.Snapshot(training.tensors(), training.state()))
+        self._training.save_model(path)
 
     @classmethod
     def load(

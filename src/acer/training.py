@@ -404,6 +404,11 @@ class Training:
             self._saver.save(self.steps, snapshot, best)
         self._checkpointed = self.steps
 
+    def save_model(self, path: Path) -> None:
+        """Writes the agent without its run."""
+        self.fetch()
+        checkpoint.write(path, Snapshot(self.tensors(), self.state()))
+
     def load(self, where: Path, state: dict[str, Any]) -> None:
         """Takes over the whole run: learner, counters, replay memory, unfinished episodes."""
         self.load_model(where, state)

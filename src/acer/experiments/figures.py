@@ -1,6 +1,7 @@
 """The experiments' figures, each as PNG and SVG, with its scale printed on it."""
 
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,9 @@ def atari(
     return _save(figure, f"cumulative maximum; score of a game: mean over the past million frames\n{caption}", output)
 
 
+LETTER = 0.062  # inches that a letter of a caption takes, at the most on average
+
+
 # Panels of the theory figure: title and horizontal axis; where an axis begins.
 PANELS = {
     "contraction": ("Contraction of B", "truncation c"),
@@ -153,6 +157,8 @@ def _plain(panel: Axes) -> None:
 
 def _save(figure: Figure, caption: str, output: Path) -> list[Path]:
     """PNG and SVG, the same bytes for the same numbers."""
+    width = int(figure.get_figwidth() / LETTER)
+    caption = "\n".join(textwrap.fill(line, width) for line in caption.split("\n"))
     foot = 0.18 * (1 + caption.count("\n")) / figure.get_figheight()
     figure.get_layout_engine().set(rect=(0, foot, 1, 1 - foot))  # type: ignore[union-attr, call-arg]
     figure.text(0.5, 0.1 * foot, caption, ha="center", va="bottom", fontsize=8, color="dimgrey")

@@ -26,6 +26,7 @@ from acer.experiments.runs import Failure
 from acer.machine import lock, signals_go_to
 
 PATIENCE = 60.0  # seconds that the runs of a killed experiment have to save and end
+LOST_NODES = 3  # of a cluster, under one and the same job, until it counts as failed
 
 # Runs jobs into a directory and tells the display of each; interrupted, it leaves behind what can go on.
 Runner = Callable[[Sequence[Job], Path, JobsDisplay], None]
@@ -55,7 +56,7 @@ def here(at_once: int) -> Runner:
         stopping = False
 
         def process(job: Job) -> None:
-            with tempfile.TemporaryFile("w+") as said, _started(job, out, said) as process:
+            with tempfile.TemporaryFile("w+", errors="replace") as said, _started(job, out, said) as process:
                 live.add(process)
                 if stopping:
                     _ask_to_stop(process)
@@ -84,16 +85,20 @@ def here(at_once: int) -> Runner:
 
 
 def _started(job: Job, out: Path, said: IO[str]) -> "subprocess.Popen[str]":
-    process = subprocess.Popen(
-        [sys.executable, "-m", "acer.experiments.worker", str(out)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=said,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": str(job.config.threads)},
-        start_new_session=True,  # Ctrl-C is for us alone: each is asked to stop once
-        close_fds=False,  # it holds our claim on the directory as long as it lives
-    )
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "acer.experiments.worker", str(out)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            errors="replace",  # libraries' own words, whatever they are
+            env=os.environ | {"OMP_NUM_THREADS": str(job.config.threads)},
+            start_new_session=True,  # Ctrl-C is for us alone: each is asked to stop once
+            close_fds=False,  # it holds our claim on the directory as long as it lives
+        )
+    except OSError as error:
+        raise SettingsError(f"cannot start another run: {error.strerror}; have fewer at once with --jobs") from None
     assert process.stdin is not None
     with contextlib.suppress(OSError):  # it has died already
         process.stdin.write(to_json(job) + "\n")
@@ -132,9 +137,9 @@ def _note(out: Path, job: Job, code: int, failure: Failure, display: JobsDisplay
     """What became of a job, for the display and, if it failed, for the experiment."""
     if code < 0:
         failure = Failure(f"killed by signal {-code}")
-    if code:
+    if code and not runs.is_finished(out, job):  # one may die when its files are in their place
         failure = failure if failure.error else Failure(f"ended with code {code}")
-        runs.write(out, job, runs.small_files(runs.work(out, job), job, failure))
+        runs.write(out, job, runs.files_of(runs.work(out, job), job, failure))
         if failure.diverged:  # there is nothing to go on with
             shutil.rmtree(runs.work(out, job), ignore_errors=True)
     display.end(job.name, job.config.steps, runs.error_of(out, job))
@@ -145,7 +150,8 @@ def _last_line(text: str) -> str:
 
 
 def on_ray(address: str) -> Runner:
-    """Runs jobs as tasks of a Ray cluster: the nodes need acer, not this disk. An interrupted one begins again."""
+    """Runs jobs as tasks of a Ray cluster: the nodes need acer, not this disk. An interrupted one begins again, and so
+    does one whose node is lost."""
     try:
         import ray
 
@@ -155,43 +161,73 @@ def on_ray(address: str) -> Runner:
     join(address)
 
     def runner(jobs: Sequence[Job], out: Path, display: JobsDisplay) -> None:
-        remote = ray.remote(_task)
+        board: Any = ray.remote(Board).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
+        task = ray.remote(_task)
         tasks = {
-            remote.options(num_cpus=max(1, job.config.threads), max_retries=0).remote(to_json(job)): job for job in jobs
+            task.options(num_cpus=max(1, job.config.threads), max_retries=LOST_NODES).remote(to_json(job), board): job
+            for job in jobs
         }
         waiting: list[Any] = list(tasks)
+        begun: set[str] = set()
         try:
             while waiting:
-                done, waiting = ray.wait(waiting, num_returns=1)
-                for task in done:
-                    job = tasks[task]
+                done, waiting = ray.wait(waiting, num_returns=1, timeout=1.0)
+                said: dict[str, tuple[int, int]] = ray.get(board.read.remote())
+                for name, (steps, total) in said.items():
+                    if name not in begun:
+                        begun.add(name)
+                        display.begin(name, total)
+                    display.show(name, steps)
+                for one in done:
+                    job = tasks[one]
                     try:
-                        runs.write(out, job, ray.get(task))
+                        files = ray.get(one)
                     except ray.exceptions.RayError as error:
-                        files = runs.small_files(runs.work(out, job), job, Failure(_last_line(str(error))))
-                        runs.write(out, job, files)
+                        files = runs.files_of(runs.work(out, job), job, Failure(_last_line(str(error))))
+                    runs.write(out, job, files)
                     display.end(job.name, job.config.steps, runs.error_of(out, job))
         finally:
-            for task in waiting:
-                ray.cancel(task, force=True)
+            for one in waiting:
+                ray.cancel(one, force=True)
             ray.shutdown()
 
     return runner
 
 
-def _task(line: str) -> dict[str, str]:
-    """A job on a node of a cluster: its small files."""
+class Board:
+    """Where the tasks of a cluster write how far they are, for whoever shows it."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, tuple[int, int]] = {}
+
+    def write(self, name: str, steps: int, total: int) -> None:
+        self._said[name] = steps, total
+
+    def read(self) -> dict[str, tuple[int, int]]:
+        """Steps done and steps in all of the jobs that have said something since the last time."""
+        said, self._said = self._said, {}
+        return said
+
+
+def _task(line: str, board: Any) -> dict[str, bytes]:
+    """A job on a node of a cluster: the files that are kept of it."""
+    import ray
+
     from acer.experiments import worker
 
     job = from_json(line)
+
+    def say(message: dict[str, Any]) -> None:
+        ray.get(board.write.remote(job.name, message["steps"], job.config.steps))
+
     with tempfile.TemporaryDirectory() as directory:
         place, failure = Path(directory) / "run", None
         try:
-            if not worker.train(job, place, lambda _: None):
+            if not worker.train(job, place, say):
                 failure = Failure("stopped before its end")
         except Exception as problem:
             failure = Failure.of(problem)
-        return runs.small_files(place, job, failure)
+        return runs.files_of(place, job, failure)
 
 
 def make_directory(out: Path) -> None:

@@ -28,7 +28,7 @@ PLASTIC = (
     1.324717957244746  # x³ = x + 1: multiples of (1/x, 1/x²) modulo 1 fill the square evenly, however many there are
 )
 MOST_SETTINGS = 1_000
-ROWS = 50  # of a run's progress.csv, and points of a curve
+ROWS = 50  # of a run's progress.csv
 
 
 @dataclass(frozen=True)
@@ -230,8 +230,8 @@ def numbers(flag: str, texts: Iterable[str]) -> tuple[int, ...]:
         first, dash, last = text.partition("-")
         if not (first.isascii() and first.isdigit() and (not dash or (last.isascii() and last.isdigit()))):
             raise SettingsError(f"{flag} takes whole numbers and ranges, for example 0 2 5-7, not {text!r}")
-        low, high = int(first), int(last or first)
+        low, high = (int(number) if len(number) < 10 else MOST_SETTINGS for number in (first, last or first))
         if high < low or high >= MOST_SETTINGS:
-            raise SettingsError(f"{flag} takes numbers from 0 to {MOST_SETTINGS - 1}, not {text!r}")
+            raise SettingsError(f"{flag} takes numbers from 0 to {MOST_SETTINGS - 1}, not {text[:40]!r}")
         found.extend(range(low, high + 1))
     return tuple(found)

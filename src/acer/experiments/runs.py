@@ -6,9 +6,10 @@
         eval.csv        the evaluation at the end
         result.json     which method, setting and seed it is; the evaluation; what went wrong, if anything did, and
                         whether it was the learning; versions
+        model.safetensors, state.json   the agent at the end, as a saved model
     OUT/work/NAME/      a run that is going on, with its checkpoints; gone when it is finished
 
-A run's directory is like that of `acer train`, so `acer plot` draws it.
+So `acer plot` draws a run's directory, `acer eval` and `acer record` play its agent.
 """
 
 import csv
@@ -39,6 +40,7 @@ COLUMNS = ["steps", "seconds", "episodes", "return_mean", "length_mean", "update
            "trust_region_active", "entropy", "kl", "q_loss", "grad_norm", "rho_above_c", "trace",
            "explained_variance"]  # fmt: skip
 CLOCK = ("seconds",)  # columns that differ when a run is done again
+MODEL = "model"  # where a run that has come to its end saves its agent
 # Settings that decide how a run is done, not what is learnt in it.
 OPERATION = {"threads", "log_every", "checkpoint_every", "checkpoint_minutes", "keep_checkpoints", "step_limit",
              "most_skipped", "most_deaths"}  # fmt: skip
@@ -89,7 +91,7 @@ class Failure:
         return cls(described(error), isinstance(error, LearningFault))
 
 
-def small_files(directory: Path, job: Job, failure: Failure | None = None) -> dict[str, str]:
+def files_of(directory: Path, job: Job, failure: Failure | None = None) -> dict[str, bytes]:
     """What is kept of a run in `directory`, by file name; of a failed one whatever there is, and why it failed."""
     rows, evaluations = (_rows(directory / name) for name in ("progress.csv", "eval.csv"))
     columns = list(COLUMNS)
@@ -108,22 +110,24 @@ def small_files(directory: Path, job: Job, failure: Failure | None = None) -> di
         "diverged": bool(failure and failure.diverged),
         "versions": versions(),
     }
-    return {
+    texts = {
         "config.json": config.read_text() if config.is_file() else configuration.to_json(job.config),
         "progress.csv": table(columns, rows),
         "eval.csv": table(EVALUATIONS, evaluations),
         "result.json": json.dumps(result, indent=2) + "\n",
     }
+    model = {file.name: file.read_bytes() for file in sorted((directory / MODEL).glob("*"))}
+    return {name: text.encode() for name, text in texts.items()} | model
 
 
-def write(out: Path, job: Job, files: dict[str, str]) -> None:
+def write(out: Path, job: Job, files: dict[str, bytes]) -> None:
     """Puts a run's files in their place, all at once."""
     place = kept(out, job)
     partial = place.with_name(f".{place.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    for name, text in files.items():
-        (partial / name).write_text(text)
+    for name, data in files.items():
+        (partial / name).write_bytes(data)
     shutil.rmtree(place, ignore_errors=True)  # of an earlier failure
     partial.rename(place)
 
@@ -222,7 +226,7 @@ def _load(out: Path, job: Job) -> Run:
     where = kept(out, job)
     try:
         rows, evaluations = (read(where / name) for name in ("progress.csv", "eval.csv"))
-        names = rows[0] if rows else COLUMNS
+        names = rows[0] if rows else [*COLUMNS, "score"]
         columns = {name: np.array([float(row[name] or "nan") for row in rows]) for name in names}
         run = Run(job, columns, float(evaluations[-1]["return_mean"]) if evaluations else math.nan)
         return replace(run, evaluation=run.final, diverged=True) if has_diverged(out, job) else run

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from acer.experiments import statistics
-from acer.experiments.plans import ROWS, Job
+from acer.experiments.plans import Job
 from acer.experiments.runs import Array, Run
 from acer.scores import human_normalized, median_over_games
 
@@ -118,7 +118,7 @@ def control_table(jobs: Sequence[Job], runs: Sequence[Run]) -> Rows:
                 best = values[statistics.best(of.final, statistics.best_count(planned[env]))]
                 row |= {"best": len(best), "best_mean": float(best.mean()), "best_std": float(best.std()),
                         "median": float(np.median(values)), **_interquartile(values),
-                        **_late_means(group)}  # fmt: skip
+                        **late_means(group)}  # fmt: skip
             rows.append(row)
     return rows
 
@@ -235,7 +235,7 @@ def atari_table(jobs: Sequence[Job], runs: Sequence[Run]) -> Rows:
             scores = [(run.job.config.env, run.curve("score")[1]) for run in own]
             final = np.array([human_normalized(game, float(score[-1])) for game, score in scores if len(score)])
             row |= {"median_maximum": float(curves[method][1][-1]), **_interquartile(final),
-                    "hours": _hours([run for run in own if not run.diverged]), **_late_means(own)}  # fmt: skip
+                    "hours": _hours([run for run in own if not run.diverged]), **late_means(own)}  # fmt: skip
         rows.append(row)
     return rows
 
@@ -261,9 +261,11 @@ def _grouped(jobs: Sequence[Job], runs: Sequence[Run]) -> dict[tuple[str, str], 
 
 
 def _grid(curves: Sequence[tuple[Array, Array]]) -> Array:
-    """Points at which every curve is known: from where the last one begins to where the first one ends."""
+    """All points of the curves at which every one is known: from where the last one begins to where the first ends."""
     begin, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
-    return np.linspace(min(begin, end), end, ROWS)
+    points = np.unique(np.concatenate([x for x, _ in curves]))
+    shared: Array = points[(points >= min(begin, end)) & (points <= end)]
+    return shared
 
 
 def _interquartile(values: Array, groups: Sequence[int] | None = None) -> dict[str, float]:
@@ -271,7 +273,7 @@ def _interquartile(values: Array, groups: Sequence[int] | None = None) -> dict[s
     return {"iqm": float(statistics.interquartile_mean(values)), "iqm_low": low, "iqm_high": high}
 
 
-def _late_means(runs: Sequence[Run]) -> dict[str, float]:
+def late_means(runs: Sequence[Run]) -> dict[str, float]:
     """Of the trust region and the KL: the median over runs of the mean over the last quarter of the curve."""
     found = {}
     for column in ("trust_region_active", "kl"):

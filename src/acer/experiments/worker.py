@@ -43,11 +43,14 @@ class Progress(Callback):
 
 
 def train(job: Job, directory: Path, say: Say) -> bool:
-    """Trains in `directory`, from the run's last checkpoint if it has one; whether it came to its end."""
+    """Trains in `directory`, from the run's last checkpoint if it has one, and saves the agent there; whether it came
+    to its end."""
     training = take_up(job, directory)
     training.callbacks = [Progress(say)]
     try:
         training.run()
+        if not training.interrupted:
+            training.save_model(directory / runs.MODEL)
     finally:
         training.close()
     return not training.interrupted
@@ -77,7 +80,7 @@ def main() -> int:
     except Exception as error:  # whatever it is, the other runs go on
         _say(asdict(runs.Failure.of(error)))
         return FAILED
-    runs.write(out, job, runs.small_files(runs.work(out, job), job))
+    runs.write(out, job, runs.files_of(runs.work(out, job), job))
     shutil.rmtree(runs.work(out, job))
     return 0
 

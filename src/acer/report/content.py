@@ -80,6 +80,7 @@ def content(findings: Findings, title: str) -> dict[str, Any]:
                 "evaluations": [_finite(evaluation) for evaluation in run.evaluations],
                 **results(run),
                 "failed": bool(run.failure) and not run.diverged,
+                "diverged": run.diverged,
                 "media": album.add(run.media),
             }
             for run, agent, values in zip(runs, agents, settings, strict=True)
@@ -107,13 +108,15 @@ def natural(text: str) -> list[str | int]:
 
 
 def shown(value: Any) -> str:
-    """A setting as text, so that equal ones look equal."""
+    """A setting as text, so that equal ones look equal; of what lists hold, only what is simple."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
+    if isinstance(value, dict):
+        return "{…}"
     if isinstance(value, list):
-        return shorten(", ".join(shown(item) for item in value))
+        return shorten(", ".join("[…]" if isinstance(item, list) else shown(item) for item in value))
     return shorten(str(value))
 
 

@@ -126,6 +126,7 @@
     const low = Math.floor(place);
     return sorted[low] + (place - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
   };
+  const present = (values) => values.filter((value) => value !== null && value !== undefined);
   const ascending = (values) => Float64Array.from(values).sort();
   const median = (values) => (values.length ? quantile(ascending(values), 0.5) : null);
 
@@ -235,15 +236,20 @@
     return curve.y[i] + share * (curve.y[i + 1] - curve.y[i]);
   }
 
-  /** The median of curves over a range of x, where at least half of them have a value. */
-  function medianCurve(curves, [least, greatest]) {
-    const from = Math.max(least, Math.min(...curves.map((curve) => curve.x[0])));
-    const to = Math.min(greatest, Math.max(...curves.map((curve) => curve.x.at(-1))));
+  /** A line's y at x as it counts in a median: a run that diverged stays at the value that it had last. */
+  function countedAt({ run, curve }, x) {
+    return run.diverged && x > curve.x.at(-1) ? curve.y.at(-1) : valueAt(curve, x);
+  }
+
+  /** The median of lines over a range of x, where at least half of them have a value. */
+  function medianCurve(lines, [least, greatest]) {
+    const from = Math.max(least, Math.min(...lines.map(({ curve }) => curve.x[0])));
+    const to = Math.min(greatest, Math.max(...lines.map(({ curve }) => curve.x.at(-1))));
     const result = { x: [], y: [] };
     for (let i = 0; i < GRID && to >= from; i += 1) {
       const x = from + ((to - from) * i) / (GRID - 1);
-      const values = curves.map((curve) => valueAt(curve, x)).filter((value) => value !== null);
-      if (values.length * 2 < curves.length) continue;
+      const values = present(lines.map((line) => countedAt(line, x)));
+      if (values.length * 2 < lines.length) continue;
       result.x.push(x);
       result.y.push(median(values));
     }
@@ -456,12 +462,19 @@
       return [valueAt(curve, least), ...inside, valueAt(curve, greatest)].filter((value) => value !== null);
     }
 
+    /** The lines of a group that count in its median: runs that failed do not, unless there are no others. */
+    counted(group) {
+      const lines = this.lines.filter((line) => line.group === group);
+      const sound = lines.filter((line) => !line.run.failed);
+      return sound.length ? sound : lines;
+    }
+
     /** The median of every group that has more than one curve. */
     medianLines(xRange) {
       const found = new Map();
       for (const group of groups) {
-        const curves = this.lines.filter((line) => line.group === group).map((line) => line.curve);
-        const middle = curves.length > 1 ? medianCurve(curves, xRange) : null;
+        const lines = this.counted(group);
+        const middle = lines.length > 1 ? medianCurve(lines, xRange) : null;
         if (middle) found.set(group, middle);
       }
       return found;
@@ -630,8 +643,8 @@
     /** Each group's value at x, where at least half of its curves have one. */
     valuesAt(x) {
       return groups.flatMap((group) => {
-        const lines = this.lines.filter((line) => line.group === group);
-        const values = lines.map((line) => valueAt(line.curve, x)).filter((value) => value !== null);
+        const lines = this.counted(group);
+        const values = present(lines.map((line) => countedAt(line, x)));
         const enough = values.length > 0 && values.length * 2 >= lines.length;
         return enough ? [{ group, value: median(values), count: values.length }] : [];
       });
@@ -794,7 +807,6 @@
 
   // ---------------------------------------------------------------- the page's parts
 
-  const present = (values) => values.filter((value) => value !== null && value !== undefined);
   const sum = (values) => present(values).reduce((total, value) => total + value, 0);
   const list = (items) => make("ul", {}, ...items.map((item) => make("li", {}, item)));
 
