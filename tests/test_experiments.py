@@ -413,6 +413,20 @@ def test_the_atari_metric_over_games():
     assert (seconds[0], seconds[-1]) == (10, 20)
 
 
+def test_every_seed_of_an_agent_has_a_row_and_says_when_it_was_there():
+    """The first seed nearly has the human's score in its second row, the other a random agent's: together not half."""
+    runs_ = [a_run(0.0, env="pong", method="acer-4", seed=seed) for seed in (0, 1)]
+    for run, last in zip(runs_, (14.6, -20.7), strict=True):  # 1 and 0
+        run.columns.update(steps=np.array([1e3, 2e3]), seconds=np.array([0.0, 3600.0]))
+        run.columns["score"] = np.array([-20.7, last - 0.001])
+    both, first, second = summaries.atari_table([run.job for run in runs_], runs_)
+    assert [row["seed"] for row in (both, first, second)] == ["all", "0", "1"]
+    assert (first["steps_to_half"], first["hours_to_half"]) == (2_000, 1)
+    assert all(math.isnan(row["steps_to_half"]) for row in (both, second)) and math.isnan(first["steps_to_human"])
+    assert both["median_maximum"] == pytest.approx(0.5, abs=1e-3)
+    assert len(summaries.atari_table([runs_[0].job], runs_[:1])) == 1
+
+
 def test_no_maximum_of_a_game_is_passed_over():
     pong = a_run(0.0, env="pong", method="acer-4")
     steps, score = np.array([100.0, 101.0, 102.0, 10_000.0]), np.array([-20.7, 14.6, -20.7, -20.7])

@@ -222,22 +222,33 @@ def median_curves(jobs: Sequence[Job], runs: Sequence[Run], x: str) -> dict[str,
 
 
 def atari_table(jobs: Sequence[Job], runs: Sequence[Run]) -> Rows:
-    """For each agent: the paper's metric at the end, and the interquartile mean over games and seeds of the final
-    human-normalised score (mean over the past million frames) with its 95 % bootstrap interval."""
-    curves = median_curves(jobs, runs, "steps")
+    """For each agent, over all its seeds and, if there are several, with each of them: the paper's metric at the end;
+    when it first was half way from a random agent's score to the human's, and the human's; and the interquartile mean
+    over games and seeds of the final human-normalised score (mean over the past million frames) with its 95 % bootstrap
+    interval."""
     rows: Rows = []
-    for method in _in_order(job.method for job in jobs):
-        of = [job for job in jobs if job.method == method]
-        own = [run for run in runs if run.job.method == method]
-        row = {"method": method, "games": len({job.config.env for job in of}), "seeds": len({job.seed for job in of}),
+    seeds = _in_order(str(job.seed) for job in jobs)
+    parts = [ALL_SEEDS, *seeds] if len(seeds) > 1 else [ALL_SEEDS]
+    for method, seed in itertools.product(_in_order(job.method for job in jobs), parts):
+        of = [job for job in jobs if job.method == method and seed in (ALL_SEEDS, str(job.seed))]
+        own = [run for run in runs if run.job in of]
+        row = {"method": method, "seed": seed, "games": len({job.config.env for job in of}),
                "failed": len(of) - len(own), "diverged": sum(run.diverged for run in own)}  # fmt: skip
-        if method in curves:
+        by_steps, by_time = (median_curves(of, own, x).get(method) for x in ("steps", "seconds"))
+        if by_steps is not None and by_time is not None:
             scores = [(run.job.config.env, run.curve("score")[1]) for run in own]
             final = np.array([human_normalized(game, float(score[-1])) for game, score in scores if len(score)])
-            row |= {"median_maximum": float(curves[method][1][-1]), **_interquartile(final),
+            row |= {"median_maximum": float(by_steps[1][-1]), **_interquartile(final),
+                    "steps_to_half": _reached(*by_steps, 0.5), "steps_to_human": _reached(*by_steps, 1.0),
+                    "hours_to_half": _reached(*by_time, 0.5) / 3600, "hours_to_human": _reached(*by_time, 1.0) / 3600,
                     "hours": _hours([run for run in own if not run.diverged]), **late_means(own)}  # fmt: skip
         rows.append(row)
     return rows
+
+
+def _reached(x: Array, y: Array, level: float) -> float:
+    """The first x at which y has a level; NaN if it never has."""
+    return float(x[np.argmax(y >= level)]) if (y >= level).any() else math.nan
 
 
 def _hours(runs: Sequence[Run]) -> float:
@@ -245,8 +256,10 @@ def _hours(runs: Sequence[Run]) -> float:
     return float(np.mean([run.columns["seconds"][-1] for run in runs])) / 3600 if runs else math.nan
 
 
-ATARI_TABLE = ["method", "games", "seeds", "failed", "diverged", "median_maximum", "iqm", "iqm_low", "iqm_high",
-               "hours", "trust_region_active", "kl"]  # fmt: skip
+ALL_SEEDS = "all"
+ATARI_TABLE = ["method", "seed", "games", "failed", "diverged", "median_maximum", "iqm", "iqm_low", "iqm_high",
+               "steps_to_half", "steps_to_human", "hours_to_half", "hours_to_human", "hours", "trust_region_active",
+               "kl"]  # fmt: skip
 
 
 # ------------------------------------------------------------------ shared
