@@ -11,11 +11,9 @@ The experiment's own runs, `four`, are taken from results/experiments.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from acer.config import from_dict
 from acer.experiments import jobs, plans, runs, summaries
 from acer.experiments.plans import Job, Narrowing
 from acer.experiments.runs import Run
@@ -30,7 +28,7 @@ COLUMNS = ["variant", "task", "method", "setting", "training", "evaluation", "tr
 def planned(settings: Sequence[int], *methods: str, **changed: Any) -> list[Job]:
     """The experiment's jobs with something changed."""
     own = plans.jobs("control", "small", Narrowing(methods=methods, settings=tuple(settings)))
-    return [replace(job, config=from_dict(vars(job.config) | changed)) for job in own]
+    return [job.changed(**changed) for job in own]
 
 
 def row(variant: str, run: Run) -> list[Any]:

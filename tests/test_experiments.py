@@ -615,7 +615,7 @@ def test_killed_in_the_middle_and_started_again_it_ends_with_the_same_files(call
     assert len(read(parts / "sensitivity.csv")) == 2
     assert call("plot", parts / "runs" / "fish-acer-0-0")[0] == 0
 
-    # And one whose agent plays: what it does is what the run's own evaluation was of.
+    # And one whose agent plays.
     code, out, err = call("eval", parts / "runs" / "fish-acer-0-0", "--episodes", "1", "--json")
     assert code == 0 and json.loads(out)["episodes"] == 1, err
 

@@ -1,12 +1,11 @@
 """An experiment from its plan to its figure."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from acer.actor_learner import find_device
-from acer.config import from_dict
 from acer.envs import spaces_of
 from acer.errors import SettingsError
 from acer.experiments import figures, jobs, plans, runs, summaries, theory
@@ -73,8 +72,7 @@ def with_one_precision(planned: list[Job], out: Path) -> list[Job]:
         return planned
     begun = (runs.precision_of(out, job) for job in games)
     precision = next(filter(None, begun), None) or faster_precision(find_device("cpu"))
-    chosen = {"precision": precision}
-    return [replace(job, config=from_dict(vars(job.config) | chosen)) if job in games else job for job in planned]
+    return [job.changed(precision=precision) if job in games else job for job in planned]
 
 
 def run_theory(scale: Scale, narrowing: Narrowing, out: Path, say: Callable[[str], None]) -> Result:

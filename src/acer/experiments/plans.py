@@ -7,8 +7,8 @@ however many settings are asked for, so that experiments of one scale share the 
 import difflib
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -44,6 +44,10 @@ class Job:
     def name(self) -> str:
         """Its directory's."""
         return f"{self.config.env}-{self.method}-{self.setting}-{self.seed}"
+
+    def changed(self, **settings: Any) -> Self:
+        """The same job with other settings."""
+        return replace(self, config=configuration.from_dict(vars(self.config) | settings))
 
 
 @dataclass(frozen=True)

@@ -459,7 +459,7 @@
     /** The values of a curve inside a range of x, and those where it crosses the range's ends. */
     visibleValues(curve, [least, greatest]) {
       const inside = curve.y.filter((_, i) => curve.x[i] >= least && curve.x[i] <= greatest);
-      return [valueAt(curve, least), ...inside, valueAt(curve, greatest)].filter((value) => value !== null);
+      return present([valueAt(curve, least), ...inside, valueAt(curve, greatest)]);
     }
 
     /** The lines of a group that count in its median: runs that failed do not, unless there are no others. */
