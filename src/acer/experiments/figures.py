@@ -23,6 +23,7 @@ COLOURS = {"acer": "tab:red", "a3c": "tab:blue", "trust-a3c": "tab:cyan", "tis":
            "no-trust-region": "tab:blue", "no-sdn": "tab:green", "no-retrace": "tab:purple",
            "no-truncation": "tab:orange"}  # fmt: skip
 RATIOS = {"0": "tab:blue", "1": "tab:green", "4": "tab:red", "8": "tab:purple"}  # colours of the Atari agents
+LETTER = 0.062  # inches that a letter of a caption takes, at the most on average
 
 
 def learning(curves: dict[str, dict[str, Curve]], caption: str, output: Path) -> list[Path]:
@@ -84,9 +85,6 @@ def atari(
     if by_steps:
         panels[0].legend(frameon=False, fontsize=8)
     return _save(figure, f"cumulative maximum; score of a game: mean over the past million frames\n{caption}", output)
-
-
-LETTER = 0.062  # inches that a letter of a caption takes, at the most on average
 
 
 # Panels of the theory figure: title and horizontal axis; where an axis begins.
@@ -163,6 +161,10 @@ def _save(figure: Figure, caption: str, output: Path) -> list[Path]:
     figure.get_layout_engine().set(rect=(0, foot, 1, 1 - foot))  # type: ignore[union-attr, call-arg]
     figure.text(0.5, 0.1 * foot, caption, ha="center", va="bottom", fontsize=8, color="dimgrey")
     paths = [output.with_name(f"{output.name}.{ending}") for ending in ("png", "svg")]
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for panel in figure.axes:  # the layout's last digits are not the same every time
+        panel.set_position(np.round(panel.get_position().bounds, 6).tolist())
     try:
         with matplotlib.rc_context({"svg.hashsalt": "acer"}):
             figure.savefig(paths[0], dpi=150)
