@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from acer.training import Training
-from acer.update import Seen
+from acer.learner.update import Evaluated
+from acer.run.training import Training
 from runs import train
 from table import write
 
@@ -33,7 +33,7 @@ def look(directory: Path) -> list[float]:
     log_rho = log_pi - f.log_prob(batch.mu, batch.actions)
     taken = q[:-1].gather(-1, batch.actions.unsqueeze(-1)).squeeze(-1)
     assert agent.method.returns is not None
-    seen = Seen(x, features, phi, log_pi, log_rho, torch.empty(0))
+    seen = Evaluated(x, features, phi, log_pi, log_rho, torch.empty(0))
     target, *_ = agent.method.returns(batch, (phi.exp() * q).sum(-1), taken, seen)
     taken, target = taken[batch.live], target[batch.live]
     units = features.reshape(-1, features.shape[-1])

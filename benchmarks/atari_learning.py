@@ -21,8 +21,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from acer.logs import column_pairs
 from acer.machine import cores
+from acer.run.logs import column_pairs
 from runs import COMMAND, steps_of, train
 from table import write
 

@@ -21,8 +21,8 @@ import torch
 
 from acer.bench.atari import settings
 from acer.bench.contenders import train
+from acer.learner.networks import faster_precision
 from acer.machine import cores
-from acer.networks import faster_precision
 from table import write
 
 ENVIRONMENTS = [1, 2, 4, 8, 16, 32, 64]

@@ -16,7 +16,7 @@ from statistics import median
 import numpy as np
 
 from acer.config import defaults
-from acer.training import Training
+from acer.run.training import Training
 from replay_memory import fill
 from table import write
 

@@ -1,11 +1,11 @@
-"""Measures what one update costs on its way to the holder and back, and simulates up to 1,000 actor-learners.
+"""Measures what one update costs on its way to the server and back, and simulates up to 1,000 actor-learners.
 
     python benchmarks/cluster_scaling.py            measures, simulates, draws (about two minutes)
     python benchmarks/cluster_scaling.py --drawn    simulates and draws from the last measurement
 
 Measured, for the Atari network and one thread each: an actor-learner's update with its share of acting, a pull and a
 push through Ray's object store on this machine, and the holder's own work in a push (many sent at once, so that it
-never waits). The simulation has one holder,
+never waits). The simulation has one server,
 which serves one message after the other, and a network card in front of it; each actor-learner computes, sends its
 gradient, and computes the next update meanwhile, as `--overlap` does. Written: results/homes/scaling.json,
 results/homes/scaling.csv and docs/scaling.png.
@@ -44,9 +44,9 @@ class Plan:
 
 
 PLANS = [
-    Plan("one holder, 10 Gb/s (as built)"),
-    Plan("one holder, 1 Gb/s", bits_per_second=1e9),
-    Plan("one holder, 1 Gb/s, 16-bit numbers", bits_per_second=1e9, bytes_per_number=2.0),
+    Plan("one server, 10 Gb/s (as built)"),
+    Plan("one server, 1 Gb/s", bits_per_second=1e9),
+    Plan("one server, 1 Gb/s, 16-bit numbers", bits_per_second=1e9, bytes_per_number=2.0),
     Plan("8 shards, 10 Gb/s each", shards=8),
     Plan("8 shards, 16 trajectories an update", shards=8, trajectories=16),
 ]
@@ -67,10 +67,10 @@ def times(work: Callable[[], object], repeats: int = 25) -> float:
 def measure() -> dict[str, float]:
     import ray
 
-    from acer.cluster import Holder
     from acer.config import defaults
-    from acer.parameters import descend
-    from acer.training import Training
+    from acer.homes.ray import ParameterServer
+    from acer.learner.parameters import descend
+    from acer.run.training import Training
 
     config = defaults("pong", False, "atari", precision="float32", threads=1, replay_start=640, replay_capacity=2_000)
     training = Training(config)
@@ -87,14 +87,14 @@ def measure() -> dict[str, float]:
     apply = times(lambda: descend(home.theta, home.theta_a, home.square, gradient, 1e-9, home.constants))
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     arrays = [tensor.numpy() for tensor in (home.theta, home.theta_a, home.square)]
-    holder = ray.remote(Holder).remote(*arrays, (0, 0), home.moments, home.constants)
+    server = ray.remote(ParameterServer).remote(*arrays, (0, 0), home.moments, home.constants)
     for _ in range(100):  # until Ray's store has touched all its memory
-        ray.get(holder.pull.remote())
-    pull = times(lambda: ray.get(holder.pull.remote()))
-    push = times(lambda: ray.get(holder.push.remote(gradient.numpy(), 1e-9, 0)))
-    small = times(lambda: ray.get(holder.count.remote(0, 0)))
+        ray.get(server.pull.remote())
+    pull = times(lambda: ray.get(server.pull.remote()))
+    push = times(lambda: ray.get(server.push.remote(gradient.numpy(), 1e-9, 0)))
+    small = times(lambda: ray.get(server.count.remote(0, 0)))
     stored = ray.put(gradient.numpy())
-    queued = times(lambda: ray.get([holder.push.remote(stored, 1e-9, 0) for _ in range(20)])) / 20
+    queued = times(lambda: ray.get([server.push.remote(stored, 1e-9, 0) for _ in range(20)])) / 20
     ray.shutdown()
     training.close()
     return {
@@ -112,7 +112,7 @@ def measure() -> dict[str, float]:
 def simulate(costs: dict[str, float], plan: Plan, actors: int, updates: int = 4_000) -> tuple[float, float]:
     """Updates per second of all, and mean staleness of an update.
 
-    Events are messages that arrive at the holder. It is busy with each for its own work, or its card for the bytes,
+    Events are messages that arrive at the server. It is busy with each for its own work, or its card for the bytes,
     whichever takes longer; the answer is what the actor-learner computes its next-but-one update from.
     """
     rng = np.random.default_rng(0)

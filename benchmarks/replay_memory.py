@@ -41,7 +41,7 @@ def fill(learner: Any, rng: np.random.Generator) -> float:
 
 def weigh(game: str) -> list[object]:
     from acer.config import defaults
-    from acer.training import Training
+    from acer.run.training import Training
 
     with tempfile.TemporaryDirectory() as directory:
         training = Training(defaults(game, continuous=False, preset="atari"), directory=Path(directory))

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from acer.logs import read
+from acer.run.logs import read
 
 COMMAND = [sys.executable, "-m", "acer"]
 

@@ -1,6 +1,6 @@
 """Parameters after short runs, as hashes: what a change of structure must leave as it is, bit for bit.
 
-    python tests/bits.py            prints the hashes of the code that is imported, and adds them to tests/fixtures/bits.json
+    python tests/bits.py    prints the hashes of the imported code and adds them to tests/fixtures/bits.json
 
 Rounding depends on the processor's vector instructions and on PyTorch's build, so hashes are kept by kind of machine.
 """

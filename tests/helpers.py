@@ -10,14 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from acer import algorithms
 from acer.config import Config
-from acer.distributions import Categorical, Gaussian
 from acer.envs import EnvBatch
-from acer.networks import Architecture, Network, Policy
-from acer.parameters import Constants, Local
-from acer.rollout import Rollout
-from acer.update import Batch, Method, update
+from acer.homes.local import Local
+from acer.learner import algorithms
+from acer.learner.distributions import Categorical, Gaussian
+from acer.learner.networks import Architecture, Network, Policy
+from acer.learner.parameters import Constants
+from acer.learner.rollout import Rollout
+from acer.learner.update import Batch, Method, update
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -10,17 +10,17 @@ import torch
 
 pytest.importorskip("ale_py", reason="needs the extra atari")
 
-from acer import ACER, scores
-from acer.actor_learner import ActorLearner
+from acer import ACER
 from acer.config import defaults
 from acer.envs import atari as module
-from acer.envs import known_names, make_batch, preset_of, spaces_of
+from acer.envs import known_names, make_batch, preset_of, scores, spaces_of
 from acer.envs.atari import AtariBatch, emulators
 from acer.errors import EnvironmentFault, SettingsError
-from acer.replay import Replay
-from acer.rollout import Rollout
-from acer.training import Training
-from acer.video import _Game
+from acer.learner.actor_learner import ActorLearner
+from acer.learner.replay import Replay
+from acer.learner.rollout import Rollout
+from acer.run.training import Training
+from acer.run.video import _Game
 
 SMALL = {"environments": 2, "trajectories_per_update": 2, "hidden": (8,), "replay_capacity": 400, "replay_start": 40,
          "threads": 1, "precision": "float32"}  # fmt: skip
@@ -347,7 +347,7 @@ def test_the_video_is_the_agents_own_game_in_colour():
 
 
 def test_record_writes_a_title_with_the_score(tmp_path):
-    from acer.video import record
+    from acer.run.video import record
 
     model = ACER("breakout", eval_limit=30, **SMALL)
     returns = record(model.agent, "breakout", tmp_path / "game.mp4", 1, 0, deterministic=False)

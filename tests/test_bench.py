@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from acer import actor_learner
 from acer.bench import measure
 from acer.bench.contenders import bare_work, pair, pairs
 from acer.config import defaults
 from acer.errors import AcerError
+from acer.learner import actor_learner
 
 CONFIG = defaults("CartPole-v1", False, replay_ratio=2.0, replay_start=100, environments=4, hidden=(16,), threads=1)
 

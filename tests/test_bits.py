@@ -2,8 +2,9 @@
 
 import json
 
-import bits
 import pytest
+
+import bits
 
 KNOWN = json.loads(bits.FILE.read_text())
 

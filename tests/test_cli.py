@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acer import ACER, logs, training
+from acer import ACER
 from acer.config import PRESETS
+from acer.run import logs, training
 
 SHORT = ["--steps", "700", "--log-every", "200", "--hidden", "16", "--eval-episodes", "3", "--replay-start", "320"]
 HERE = str(Path(__file__).parent)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from acer.distributions import Categorical, Gaussian, Statistic
+from acer.learner.distributions import Categorical, Gaussian, Statistic
 
 STATISTICS: list[Statistic] = ["logits", "probabilities"]
 

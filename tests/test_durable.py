@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from acer import ACER, Callback, checkpoint
+from acer import ACER, Callback
 from acer.config import defaults
 from acer.envs import EnvBatch, batch
 from acer.envs.episodes import Replayable, seed_of
 from acer.errors import CheckpointError, LearningFault
-from acer.training import Training
+from acer.run import checkpoint
+from acer.run.training import Training
 
 SMALL = {"environments": 4, "hidden": (8,), "trajectory_length": 5, "replay_capacity": 200, "replay_start": 60,
          "log_every": 100, "eval_episodes": 2, "eval_every": 300, "learning_rate_decay": "none", "eval_limit": 50,
@@ -180,7 +181,7 @@ class HalfMoody(gym.Env):
 
 
 def test_episodes_that_can_be_played_again_are_where_they_were():
-    from acer.rollout import Rollout
+    from acer.learner.rollout import Rollout
 
     def make(seeds):
         return Rollout(EnvBatch.of([HalfMoody] * 4, "half", workers=False), 7, 0.99, seeds)

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from acer.envs import ActionSpec, ObservationSpec, known_names, make_batch, make_one
 from acer.errors import EnvironmentFault
-from acer.rollout import Rollout
+from acer.learner.rollout import Rollout
 from environments import Corridor, Target
 
 

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 from acer import config as configuration
-from acer.display import JobsDisplay
 from acer.envs.control import TASKS
+from acer.envs.scores import human_normalized
 from acer.errors import CheckpointError
 from acer.experiments import experiment, figures, jobs, plans, runs, statistics, summaries, theory, worker
+from acer.experiments.display import JobsDisplay
 from acer.experiments.plans import Job, Narrowing, draw
 from acer.experiments.runs import Run
-from acer.logs import read
-from acer.scores import human_normalized
-from acer.theory import state_action_values
+from acer.learner.theory import state_action_values
+from acer.run.logs import read
 
 HERE = str(Path(__file__).parent)
 ALL = Narrowing()

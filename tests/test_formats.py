@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from acer import ACER
-from acer.training import Training
+from acer.run.training import Training
 
 FIXTURES = Path(__file__).parent / "fixtures"
 RUNS = [path for path in sorted(FIXTURES.glob("format-*/*")) if (path / "config.json").is_file()]

@@ -17,17 +17,19 @@ import numpy as np
 import pytest
 import torch
 
-from acer import ACER, Callback, checkpoint
+from acer import ACER, Callback
 from acer.config import defaults
-from acer.crew import Processes
 from acer.errors import CheckpointError, EnvironmentFault, LearningFault, SettingsError
-from acer.normalizer import Moments
-from acer.parameters import Constants, Local, Memory, Shared
-from acer.training import Training
+from acer.homes.local import Local
+from acer.homes.shared import Memory, Shared, WorkerProcesses
+from acer.learner.normalizer import Moments
+from acer.learner.parameters import Constants
+from acer.run import checkpoint
+from acer.run.training import Training
 from environments import Mortal
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
-from acer.cluster import Worker  # noqa: E402
+from acer.homes.ray import Worker  # noqa: E402
 
 SMALL = {"environments": 4, "hidden": (16,), "replay_start": 80, "eval_episodes": 2, "eval_limit": 50}
 CARTPOLE_MARK = 475.0
@@ -160,7 +162,7 @@ def test_a_run_of_many_is_taken_up_again(home, tmp_path, request):
     assert again.steps >= 12_000
     steps = [int(row["steps"]) for row in csv.DictReader((tmp_path / "run" / "episodes.csv").open())]
     assert len(steps) == again.meter.episodes
-    local = ACER.load(tmp_path / "run")  # the model alone needs no crew
+    local = ACER.load(tmp_path / "run")  # the model alone needs no workers
     assert local.evaluate(2).mean > 0
 
 
@@ -345,7 +347,7 @@ def test_a_lost_holder_sends_the_run_back_to_its_checkpoint(cluster, tmp_path, c
         def on_rollout(self, training, report):
             if training.steps > 2_000 and not self.done:
                 self.done = True
-                ray.kill(training._crew._holder)
+                ray.kill(training._workers._server)
 
     killing = Kill()
     model = ACER("CartPole-v1", home="ray", actors=2, checkpoint_every=500, steps=4_000, **SMALL)
@@ -359,7 +361,7 @@ def test_a_lost_holder_sends_the_run_back_to_its_checkpoint(cluster, tmp_path, c
 
 
 def test_a_lost_holder_does_not_begin_another_ray(tmp_path):
-    """A Ray that the run itself started ends with its crew; going on starts one again, and ends that, too."""
+    """A Ray that the run itself started ends with its workers; going on starts one again, and ends that, too."""
     (tmp_path / "script.py").write_text("""
 import ray
 from acer import ACER, Callback
@@ -369,7 +371,7 @@ class Kill(Callback):
     def on_rollout(self, training, report):
         if training.steps > 600 and not self.done:
             self.done = True
-            ray.kill(training._crew._holder)
+            ray.kill(training._workers._server)
 
 if __name__ == "__main__":
     model = ACER("CartPole-v1", home="ray", actors=1, environments=4, hidden=(16,), checkpoint_every=200)
@@ -400,7 +402,7 @@ def test_a_removed_node_loses_its_actors_only(tmp_path):
         phase = "both"
 
         def on_rollout(self, training, report):
-            members = training._crew.members
+            members = training._workers.members
             seen[self.phase] = [member.steps for member in members]
             elapsed = time.monotonic() - self.at
             if self.phase == "both" and elapsed > 10 and all(seen["both"]):
@@ -517,4 +519,4 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
 
 
 def test_processes_are_a_crew():
-    assert {"start", "wait", "fetch", "parts", "stop", "kill"} <= set(dir(Processes))
+    assert {"start", "wait", "fetch", "parts", "stop", "kill"} <= set(dir(WorkerProcesses))

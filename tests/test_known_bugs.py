@@ -13,13 +13,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from acer import actor_learner as updates
-from acer import algorithms, config, gradients, returns, trust_region
-from acer.actor_learner import ActorLearner, Agent
+from acer import config
 from acer.config import Config
-from acer.distributions import Categorical, Gaussian, Statistic
 from acer.envs import EnvBatch
-from acer.update import Batch, Method
+from acer.learner import actor_learner as updates
+from acer.learner import algorithms, gradients, returns, trust_region
+from acer.learner.actor_learner import ActorLearner, Agent
+from acer.learner.distributions import Categorical, Gaussian, Statistic
+from acer.learner.update import Batch, Method
 from helpers import (
     Arrays,
     Counter,

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from acer import ACER, Callback, checkpoint, logs
+from acer import ACER, Callback
 from acer.config import ALGORITHMS
 from acer.errors import AcerError, CheckpointError, SettingsError
+from acer.run import checkpoint, logs
 from environments import Corridor, Target
 
 SMALL = {"hidden": (16,), "replay_start": 320, "eval_episodes": 2}

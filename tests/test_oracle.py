@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import oracle
-from acer import algorithms, config
+from acer import config
 from acer.config import Config
-from acer.distributions import Categorical, Gaussian, Statistic
-from acer.update import Batch, Method, diagnostics, update
+from acer.learner import algorithms
+from acer.learner.distributions import Categorical, Gaussian, Statistic
+from acer.learner.update import Batch, Method, diagnostics, update
 from helpers import Arrays, Learner, architecture, learner
 
 RELATIVE = 1e-8

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acer.replay import Replay
-from acer.rollout import FIELDS, Trajectory
+from acer.learner.replay import Replay
+from acer.learner.rollout import FIELDS, Trajectory
 
 
 def trajectory(rng, length=4, count=3, pixels=False):

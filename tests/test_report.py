@@ -15,8 +15,8 @@ from PIL import Image
 
 from acer.cli import main
 from acer.errors import SettingsError
-from acer.logs import EVALUATIONS, PROGRESS, Table
 from acer.report import content, gather, page
+from acer.run.logs import EVALUATIONS, PROGRESS, Table
 from browser import CHROMIUM, Browser
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"

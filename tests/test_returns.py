@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from acer import returns
+from acer.learner import returns
 from helpers import counting_rollout, trajectories
 
 STEPS, ACTORS = 6, 3

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from acer import ACER, checkpoint
+from acer import ACER
 from acer.errors import AcerError
-from acer.training import Training
+from acer.run import checkpoint
+from acer.run.training import Training
 
 SMALL = {"environments": 2, "trajectories_per_update": 2, "hidden": (8,), "trajectory_length": 5,
          "replay_capacity": 100, "replay_start": 20, "checkpoint_minutes": 0.0, "eval_episodes": 1}  # fmt: skip

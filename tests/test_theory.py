@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from acer import gradients, theory
-from acer.distributions import Categorical, Gaussian, Statistic
+from acer.learner import gradients, theory
+from acer.learner.distributions import Categorical, Gaussian, Statistic
 
 TOLERANCE = 1e-10
 TRUNCATIONS = [0.0, 0.5, 1.0, 10.0, math.inf]

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from torch import Tensor
 
-from acer import actor_learner, algorithms, config, trust_region
-from acer.distributions import Categorical, Gaussian, Statistic
-from acer.normalizer import RunningSize
-from acer.training import Training
-from acer.update import Batch, Outcome, diagnostics, update
+from acer import config
+from acer.learner import actor_learner, algorithms, trust_region
+from acer.learner.distributions import Categorical, Gaussian, Statistic
+from acer.learner.normalizer import RunningSize
+from acer.learner.update import Batch, Outcome, diagnostics, update
+from acer.run.training import Training
 from helpers import architecture, learner, random_batch
 
 FLOATS = st.floats(-100, 100, allow_subnormal=False)

@@ -15,14 +15,14 @@ __version__ = "0.1.0"
 __all__ = ["ACER", "Callback", "Config", "__version__"]
 
 if TYPE_CHECKING:
-    from acer.callbacks import Callback
     from acer.config import Config
     from acer.model import ACER
+    from acer.run.callbacks import Callback
 
 
 def __getattr__(name: str) -> Any:
     # Loaded on first use: worker processes and `acer --help` need no PyTorch.
-    homes = {"ACER": "acer.model", "Callback": "acer.callbacks", "Config": "acer.config"}
+    homes = {"ACER": "acer.model", "Callback": "acer.run.callbacks", "Config": "acer.config"}
     if name not in homes:
         raise AttributeError(f"module 'acer' has no attribute {name!r}")
     from importlib import import_module

@@ -24,13 +24,13 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from acer import __version__
 from acer.config import Config, defaults, flag_name, from_dict, read_file, to_json
-from acer.display import complain, errors, warn
+from acer.console import complain, errors, warn
 from acer.errors import FAILED, INTERRUPTED, MISTAKE, AcerError, SettingsError, in_one_line
 from acer.experiments.plans import Name, Narrowing, Scale, numbers
 from acer.machine import check_writable, cores
 
 if TYPE_CHECKING:
-    from acer.training import Training
+    from acer.run.training import Training
 
 WHOLE = re.compile(r"\d+(\.\d+)?[eE]\+?\d{1,2}")
 TEXTS = ("--out", "--output", "--title", "--config", "--env", "--ray-address")  # flags of which 1e6 is a name
@@ -64,7 +64,7 @@ def train(args: list[str]) -> int:
         )
     config = _combined(file, given)
 
-    from acer.training import Training
+    from acer.run.training import Training
 
     out = flags.out or Path("runs") / f"{_file_name(config.env)}-{config.algo}-{config.seed}"
     training = Training(config)
@@ -148,8 +148,8 @@ def resume(
         device: Where the networks run now, if not where they ran before.
         quiet: No progress display.
     """
-    from acer import checkpoint
-    from acer.training import Training, extend
+    from acer.run import checkpoint
+    from acer.run.training import Training, extend
 
     start, directory = directory, checkpoint.run_of(directory)
     training = Training.resume(start, env, directory, device)
@@ -234,7 +234,7 @@ def record(
         device: Where the networks run, if not where they ran before.
     """
     from acer.model import ACER
-    from acer.video import record as write_video
+    from acer.run.video import record as write_video
 
     _check_seed(seed)
     model = ACER.load(directory, env, device=device, best=best)
@@ -265,7 +265,7 @@ def plot(
         output: Picture to write (PNG, SVG or PDF, by its ending).
         x: What to draw the return against.
     """
-    from acer.plots import curves
+    from acer.run.plots import curves
 
     if not directories:
         raise SettingsError("name at least one run, for example: acer plot runs/CartPole-v1-acer-0")
@@ -495,7 +495,7 @@ def _whole(number: str) -> str:
 
 def _run(training: "Training", out: Path, quiet: bool) -> int:
     """Trains, then says what came of it."""
-    from acer.plots import curves
+    from acer.run.plots import curves
 
     try:
         training.run(shown=not quiet)

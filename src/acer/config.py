@@ -22,9 +22,9 @@ from typing import Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from acer.envs.control import TASKS
+from acer.envs.scores import GAMES
 from acer.errors import SettingsError
 from acer.machine import cores
-from acer.scores import GAMES
 
 Algorithm = Literal[
     "acer", "a3c", "trust-a3c", "tis", "trust-tis", "no-trust-region", "no-sdn", "no-retrace", "no-truncation"

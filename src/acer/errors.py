@@ -22,7 +22,7 @@ class CheckpointError(AcerError):
     """A run or a saved model that is missing, damaged, or made for something else."""
 
 
-class HolderLost(AcerError):
+class ParameterServerLost(AcerError):
     """The process that held the parameters elsewhere is gone."""
 
 

@@ -32,10 +32,11 @@ def versions() -> dict[str, str]:
 
 
 def _code() -> str:
-    """The first digits of a hash of the package's modules, but for benchmarks, experiments and reports."""
+    """The first digits of a hash of what decides a run's numbers: no benchmarks, experiments or reports."""
     here = Path(__file__).parent
-    names = sorted(path for pattern in ("*.py", "envs/*.py", "data/*.xml") for path in here.glob(pattern))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in names)).hexdigest()[:12]
+    patterns = ("*.py", "envs/**/*.py", "envs/**/*.xml", "learner/*.py", "homes/*.py", "run/*.py")
+    modules = sorted(path for pattern in patterns for path in here.glob(pattern))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in modules)).hexdigest()[:12]
 
 
 def free_memory() -> int:

@@ -7,17 +7,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from acer import checkpoint
 from acer import config as configuration
-from acer.actor_learner import Agent
-from acer.callbacks import Callback
 from acer.config import Config
-from acer.display import warn
+from acer.console import warn
 from acer.envs import preset_of, spaces_of
 from acer.envs.registry import EnvMaker
 from acer.errors import CheckpointError, SettingsError
-from acer.evaluation import Evaluation
-from acer.training import Training, config_of, extend, trusted
+from acer.learner.actor_learner import Agent
+from acer.run import checkpoint
+from acer.run.callbacks import Callback
+from acer.run.evaluation import Evaluation
+from acer.run.training import Training, config_of, extend, trusted
 
 
 class ACER:

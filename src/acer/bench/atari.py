@@ -9,8 +9,8 @@ import torch
 from acer.bench.contenders import PFRL, pair, pairs, pfrl
 from acer.bench.measure import Parts, Speeds, alternate, at_once, medians, peer_python, ratio, report, where_time_goes
 from acer.config import Config, defaults
+from acer.learner.networks import faster_precision
 from acer.machine import cores
-from acer.networks import faster_precision
 
 PRECISIONS = ("float32", "bfloat16")
 ENVIRONMENTS = 16

@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acer import actor_learner, optimizer
-from acer.actor_learner import ActorLearner
 from acer.bench.measure import at_once, meet, peer_speed, seconds
 from acer.config import Config, environment_options, team_size, threads_of
-from acer.crew import Job, packed
 from acer.envs import EnvBatch, make_batch
+from acer.homes.shared import Memory, Shared
+from acer.homes.supervisor import WorkerSpec, packed
+from acer.learner import actor_learner, optimizer
+from acer.learner.actor_learner import ActorLearner
 from acer.machine import cores
-from acer.parameters import Memory, Shared
-from acer.training import Training
+from acer.run.training import Training
 
 PFRL = ("torch==2.13.0", "pfrl==0.4.0", "gymnasium==1.4.0", "numpy==2.4.6", "packaging", "ale-py==0.12.1")
 
@@ -69,7 +69,7 @@ def pairs(config: Config, warm_up: int, iterations: int, most_seconds: float = m
 def _one_of_many(
     config: Config, memory: Memory, actor: int, warm_up: int, iterations: int, most_seconds: float
 ) -> Pair:
-    job = Job(config, packed(config.env), config.seed, ())
+    job = WorkerSpec(config, packed(config.env), config.seed, ())
     learner = job.learner((actor,), partial(Shared, memory, actor), None)
     warm(learner, warm_up)
     with contextlib.closing(learner.rollout.env):

@@ -1,4 +1,7 @@
-"""Environments: names, spaces, and batches that step together."""
+"""Environments: names, spaces, batches that step together, the games and the control tasks.
+
+May import: no other room.
+"""
 
 from acer.envs.batch import EnvBatch, Step
 from acer.envs.registry import known_names, make_batch, make_one, preset_of, spaces_of

@@ -112,7 +112,7 @@ class Reacher3(Task):
     def model(self) -> "mujoco.MjModel":
         from acer.envs.physics import load
 
-        with resources.as_file(resources.files("acer.data").joinpath("reacher3.xml")) as path:
+        with resources.as_file(resources.files("acer.envs.data").joinpath("reacher3.xml")) as path:
             return load(str(path))
 
     def tip(self, angles: Array) -> Array:

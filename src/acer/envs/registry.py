@@ -14,10 +14,10 @@ from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFo
 from acer.envs.atari import AtariBatch
 from acer.envs.batch import EnvBatch
 from acer.envs.control import TASKS, ControlBatch, ControlEnv, ControlVectorEnv
+from acer.envs.scores import GAMES
 from acer.envs.spaces import ActionSpec, ObservationSpec
 from acer.errors import EnvironmentFault, described, in_one_line
 from acer.machine import cores
-from acer.scores import GAMES
 
 EnvMaker = Callable[..., gym.Env[Any, Any]]
 OWN = "acer/"  # the paper's control tasks as Gymnasium has them

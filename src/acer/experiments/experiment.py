@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acer.actor_learner import find_device
 from acer.envs import spaces_of
+from acer.envs.scores import GAMES
 from acer.errors import SettingsError
 from acer.experiments import figures, jobs, plans, runs, summaries, theory
 from acer.experiments.plans import Job, Narrowing, Scale
 from acer.experiments.runs import Run
-from acer.networks import faster_precision
-from acer.scores import GAMES
+from acer.learner.actor_learner import find_device
+from acer.learner.networks import faster_precision
 
 # Sizes of the theory experiment, by scale: (MDPs, trajectories for each state).
 THEORY: dict[Scale, tuple[int, int]] = {"smoke": (5, 500), "small": (100, 1_000), "paper": (100, 1_000)}

@@ -18,9 +18,10 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from acer.display import JobsDisplay, warn
+from acer.console import warn
 from acer.errors import SettingsError
 from acer.experiments import runs
+from acer.experiments.display import JobsDisplay
 from acer.experiments.plans import Job, from_json, to_json
 from acer.experiments.runs import Failure
 from acer.machine import lock, signals_go_to
@@ -155,7 +156,7 @@ def on_ray(address: str) -> Runner:
     try:
         import ray
 
-        from acer.cluster import join
+        from acer.homes.ray import join
     except ImportError:
         raise SettingsError("--ray-address needs Ray: pip install '.[ray]'") from None
     join(address)

@@ -15,8 +15,8 @@ import numpy as np
 from acer import config as configuration
 from acer.config import ALGORITHMS, Config, defaults
 from acer.envs.control import TASKS
+from acer.envs.scores import GAMES
 from acer.errors import SettingsError
-from acer.scores import GAMES
 
 Name = Literal["atari", "control", "ablation", "sensitivity", "theory"]
 Scale = Literal["smoke", "small", "paper"]

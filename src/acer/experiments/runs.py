@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from acer import config as configuration
 from acer.config import Config
 from acer.envs.atari import FRAME_SKIP
+from acer.envs.scores import GAMES, average_over_frames
 from acer.errors import CheckpointError, LearningFault, SettingsError, described, in_one_line
 from acer.experiments.plans import Job
-from acer.logs import EVALUATIONS, read
 from acer.machine import versions
-from acer.scores import GAMES, average_over_frames
+from acer.run.logs import EVALUATIONS, read
 
 Array = NDArray[np.float64]
 # Of progress.csv; `score` is a game's mean score over the past million frames (Section 4).

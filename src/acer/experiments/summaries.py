@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from acer.envs.scores import human_normalized, median_over_games
 from acer.experiments import statistics
 from acer.experiments.plans import Job
 from acer.experiments.runs import Array, Run
-from acer.scores import human_normalized, median_over_games
 
 Rows = list[dict[str, Any]]
 

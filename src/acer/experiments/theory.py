@@ -1,6 +1,6 @@
 """The theory experiment: what Section 7 claims, on random MDPs, and what the truncation is for.
 
-Rows of numbers come out; `figures` draws them. Shapes as in `acer.theory`.
+Rows of numbers come out; `figures` draws them. Shapes as in `acer.learner.theory`.
 """
 
 import math
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acer import theory
-from acer.theory import MDP, Array
+from acer.learner import theory
+from acer.learner.theory import MDP, Array
 
 STATES, ACTIONS, GAMMA = 6, 4, 0.9
 LENGTH = 20  # k, steps of a trajectory

@@ -18,14 +18,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from acer import checkpoint
-from acer.actor_learner import Report
-from acer.callbacks import Callback
 from acer.errors import FAILED, INTERRUPTED, CheckpointError
 from acer.experiments import runs
 from acer.experiments.plans import Job, from_json
+from acer.learner.actor_learner import Report
 from acer.machine import versions
-from acer.training import Training
+from acer.run import checkpoint
+from acer.run.callbacks import Callback
+from acer.run.training import Training
 
 Say = Callable[[dict[str, Any]], None]
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from acer.config import ALGORITHMS
 from acer.envs import known_names
 from acer.errors import SettingsError
-from acer.logs import EVALUATIONS, PROGRESS
+from acer.run.logs import EVALUATIONS, PROGRESS
 
 MEDIA = (".png", ".svg", ".mp4")
 NOT_ENTERED = ("checkpoints", "tensorboard")

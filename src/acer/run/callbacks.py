@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from acer.actor_learner import Report
-from acer.evaluation import Evaluation
+from acer.learner.actor_learner import Report
+from acer.run.evaluation import Evaluation
 
 if TYPE_CHECKING:
-    from acer.training import Training
+    from acer.run.training import Training
 
 
 class Callback:

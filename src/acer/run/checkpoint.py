@@ -31,10 +31,10 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 import safetensors.torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from acer.errors import CheckpointError
+from acer.learner.actor_learner import ActorState, Arrays
 from acer.machine import give_back_memory
 
 FORMAT = 5
@@ -50,18 +50,6 @@ LATEST, BEST = "LATEST", "BEST"
 LARGEST_STATE = 32 << 20  # bytes of state.json that are read at all
 CHUNK = 1 << 22
 
-Arrays = dict[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class Part:
-    """What an actor-learner has beside the parameters."""
-
-    run: Arrays  # where its environments stand
-    replay: Arrays
-    blocks: list[bytes]  # the replay memory's compressed observations; read from a file, all are one
-    streams: dict[str, Any]  # states of its random generators
-
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -69,7 +57,7 @@ class Snapshot:
 
     tensors: dict[str, Tensor]
     state: dict[str, Any]
-    parts: Sequence[Part | None] = ()  # of each actor-learner; None for one that was dead at that moment
+    parts: Sequence[ActorState | None] = ()  # of each actor-learner; None for one that was dead at that moment
 
 
 # ------------------------------------------------------------------ writing
@@ -368,7 +356,7 @@ def check_model(directory: Path, expected: dict[str, tuple[tuple[int, ...], str]
                 )
 
 
-def read_parts(directory: Path, state: dict[str, Any], actors: int) -> list[Part | None]:
+def read_parts(directory: Path, state: dict[str, Any], actors: int) -> list[ActorState | None]:
     """What each actor-learner had beside the parameters; None for those of which nothing was saved."""
     if not state["random_streams"]:
         raise CheckpointError(f"{directory} is a model without its run: it can be loaded and taught, not resumed")
@@ -377,7 +365,7 @@ def read_parts(directory: Path, state: dict[str, Any], actors: int) -> list[Part
     if len(state["random_streams"]) != actors or files | {MODEL} != state["files"].keys():
         raise CheckpointError(f"{directory / STATE} is damaged: its files are not those of {actors} actor-learners")
     return [
-        None if streams is None else Part(
+        None if streams is None else ActorState(
             read_arrays(directory / _of_actor(actor, RUN)),
             read_arrays(directory / _of_actor(actor, REPLAY)),
             [(directory / _of_actor(actor, BLOCKS)).read_bytes()],

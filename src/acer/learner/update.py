@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acer import gradients, returns
-from acer.distributions import Categorical, Gaussian
-from acer.networks import Network, Policy
+from acer.learner import gradients, returns
+from acer.learner.distributions import Categorical, Gaussian
+from acer.learner.networks import Network, Policy
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Evaluated:
     """What the networks say of a batch: φ_θ'(x_i), the critic's features, ρ_i, and the samples' noise."""
 
     x: Tensor  # encoded observations [T+1, B, …]
@@ -78,7 +78,7 @@ class Outcome:
 Constraint = Callable[[Tensor, Tensor], Tensor]
 """(g, k) to z."""
 
-Returns = Callable[[Batch, Tensor, Tensor, Seen], tuple[Tensor, Tensor, Tensor]]
+Returns = Callable[[Batch, Tensor, Tensor, Evaluated], tuple[Tensor, Tensor, Tensor]]
 """(batch, V [T+1, B], Q(x, a) [T, B], seen) to the critic's target Q^ret, the policy's return (Q^ret or Q^opc), and the
 critic's target as it would be with bounded weights (Q^ret, unless that is importance sampled)."""
 
@@ -88,10 +88,10 @@ class Method:
     """One algorithm: choices among the pure functions, and the constants that they take."""
 
     distribution: Categorical | Gaussian
-    estimate: Callable[["Method", Network, Batch, Seen], Estimate]
+    estimate: Callable[["Method", Network, Batch, Evaluated], Estimate]
     constrain: Constraint
     returns: Returns | None = None  # for methods with a Q
-    weight: Callable[[Batch, Seen], Tensor] | None = None  # for methods with only a V
+    weight: Callable[[Batch, Evaluated], Tensor] | None = None  # for methods with only a V
     off_policy: bool = True  # whether ρ makes up for actions of another policy than θ'
     c: float = 10.0
     sdn_samples: int = 0
@@ -127,7 +127,7 @@ def update(
         log_rho = log_pi - f.log_prob(batch.mu, batch.actions)
 
     # Returns, policy gradient g with respect to φ, errors of the critic.
-    estimate = method.estimate(method, network, batch, Seen(x, features, phi, log_pi, log_rho, noise))
+    estimate = method.estimate(method, network, batch, Evaluated(x, features, phi, log_pi, log_rho, noise))
 
     with torch.no_grad():
         phi = phi[:-1]
@@ -147,7 +147,7 @@ def update(
     return Outcome(batch, estimate, phi, phi_a, log_rho, g, z)
 
 
-def acer_discrete(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
+def acer_discrete(method: Method, network: Network, batch: Batch, seen: Evaluated) -> Estimate:
     """Algorithm 2, with Q(x_i, a) inside the correction's sum as in Equation 9."""
     assert isinstance(method.distribution, Categorical) and method.returns is not None
     q = network.action_values(seen.features)
@@ -161,7 +161,7 @@ def acer_discrete(method: Method, network: Network, batch: Batch, seen: Seen) ->
     return Estimate(g, [(q_taken, q_ret - q_taken.detach())], q_ret, q_taken.detach(), bounded - q_taken.detach())
 
 
-def acer_continuous(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
+def acer_continuous(method: Method, network: Network, batch: Batch, seen: Evaluated) -> Estimate:
     """Algorithm 3: stochastic dueling network, Q^opc for the policy, Q^ret and V^target for the critic."""
     f, phi = method.distribution, seen.phi[:-1]
     assert isinstance(f, Gaussian) and method.returns is not None
@@ -181,7 +181,7 @@ def acer_continuous(method: Method, network: Network, batch: Batch, seen: Seen) 
     return Estimate(g, [(v[:-1], to_v), (advantages, to_advantages)], q_ret, q, bounded - q)
 
 
-def acer_separate(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
+def acer_separate(method: Method, network: Network, batch: Batch, seen: Evaluated) -> Estimate:
     """Algorithm 3 without stochastic dueling: separate networks, V learns by ρ (Q^ret − V) ∇V (Appendix E.4)."""
     f, phi = method.distribution, seen.phi[:-1]
     assert isinstance(f, Gaussian) and method.returns is not None
@@ -198,7 +198,7 @@ def acer_separate(method: Method, network: Network, batch: Batch, seen: Seen) ->
     return Estimate(g, [(v[:-1], to_v), (qs, to_q)], q_ret, q, bounded - q)
 
 
-def actor_critic(method: Method, network: Network, batch: Batch, seen: Seen) -> Estimate:
+def actor_critic(method: Method, network: Network, batch: Batch, seen: Evaluated) -> Estimate:
     """A3C (Equation 2) with weight 1, TIS (Appendix E.2) with weight min{5, Π ρ}: one error for policy and value."""
     assert method.weight is not None
     v = network.state_value(seen.features)

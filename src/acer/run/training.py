@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -17,14 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acer import algorithms, checkpoint
 from acer import config as configuration
-from acer.actor_learner import ActorLearner, Agent, Report, environments, find_device, learning_rate, use_threads
-from acer.callbacks import Callback
-from acer.checkpoint import Part, Snapshot
 from acer.config import Config
-from acer.crew import Alone, Crew, Processes, warn_of_new_episodes
-from acer.display import Display, warn
+from acer.console import warn
 from acer.envs import ActionSpec, EnvBatch, ObservationSpec, spaces_of
 from acer.envs.registry import EnvMaker
 from acer.errors import (
@@ -32,16 +27,34 @@ from acer.errors import (
     AcerError,
     CheckpointError,
     EnvironmentFault,
-    HolderLost,
     LearningFault,
+    ParameterServerLost,
     SettingsError,
     in_one_line,
 )
-from acer.evaluation import Evaluation, evaluate
-from acer.logs import Logs, Meter, column_pairs, put_aside
+from acer.homes.local import InProcess, Local
+from acer.homes.shared import WorkerProcesses
+from acer.homes.supervisor import Workers, warn_of_new_episodes
+from acer.learner import algorithms
+from acer.learner.actor_learner import (
+    ActorLearner,
+    ActorState,
+    Agent,
+    Report,
+    environments,
+    find_device,
+    learning_rate,
+    use_threads,
+)
+from acer.learner.networks import Network, faster_precision
+from acer.learner.parameters import views
 from acer.machine import keep_memory, lock, signals_go_to, versions
-from acer.networks import Network, faster_precision
-from acer.parameters import Local, views
+from acer.run import checkpoint
+from acer.run.callbacks import Callback
+from acer.run.checkpoint import Snapshot
+from acer.run.display import Display
+from acer.run.evaluation import Evaluation, evaluate
+from acer.run.logs import Logs, Meter, column_pairs, put_aside
 
 
 class Training:
@@ -65,7 +78,8 @@ class Training:
             check_fits(config, observation, action, *saved)
         init, self._learner_seeds, self._evaluation_seeds = np.random.SeedSequence(config.seed).spawn(3)
         try:
-            self.agent = Agent(config, observation, action, int(init.generate_state(1)[0]))
+            make_home = partial(Local, start=config.rmsprop_start)
+            self.agent = Agent(config, observation, action, int(init.generate_state(1)[0]), make_home)
         except RuntimeError as error:  # PyTorch's word for no memory
             if "alloc" not in str(error):
                 raise
@@ -85,13 +99,13 @@ class Training:
         self._rows = {"progress": 0, "episodes": 0, "eval": 0}  # of each CSV file
         self._logs: Logs | None = None
         self._saver: checkpoint.Saver | None = None
-        self._crew: Crew | None = None  # while the run goes on
+        self._workers: Workers | None = None  # while the run goes on
         self._went_back = False  # to a checkpoint, after the parameters were lost elsewhere
-        self._parts: list[Part | None] = []  # what other processes' actor-learners held when they were stopped
+        self._parts: list[ActorState | None] = []  # what other processes' actor-learners held when they were stopped
 
     @property
     def home(self) -> Local:
-        """θ, θ_a and the optimiser's statistics in this process: their home, or a copy that the crew fetches."""
+        """θ, θ_a and the optimiser's statistics in this process: their home, or a copy that the workers fetches."""
         assert isinstance(self.agent.home, Local)
         return self.agent.home
 
@@ -107,8 +121,8 @@ class Training:
             self.learner.on_update = self._updated if asked else None
         elif asked:
             raise SettingsError("on_update sees the updates of one process: use home='local', or on_rollout")
-        if self._crew is None:
-            self._crew = self._make_crew()
+        if self._workers is None:
+            self._workers = self._make_workers()
 
     def begin(self, directory: Path) -> None:
         """Takes an empty directory for a new run; a mistake leaves nothing behind."""
@@ -121,22 +135,22 @@ class Training:
         self.directory, self.best = directory, -math.inf
 
     def dismiss(self) -> None:
-        """Ends what is left of the crew; the next run has another."""
-        crew, self._crew = self._crew, None
-        if crew is not None:
-            crew.kill()
+        """Ends what is left of the workers; the next run has another."""
+        workers, self._workers = self._workers, None
+        if workers is not None:
+            workers.kill()
 
-    def _make_crew(self) -> Crew:
+    def _make_workers(self) -> Workers:
         config, seeds = self.config, self._learner_seeds
         if config.home == "local":
-            return Alone(self.learner)
+            return InProcess(self.learner)
         if config.home == "shared":
-            return Processes(config, self.env_source, self.home, seeds)
+            return WorkerProcesses(config, self.env_source, self.home, seeds)
         try:
-            from acer.cluster import Cluster
+            from acer.homes.ray import RayWorkers
         except ImportError as error:
             raise SettingsError(f"--home ray needs Ray: pip install '.[ray]' ({error})") from None
-        return Cluster(config, self.env_source, self.home, seeds, self._went_back)
+        return RayWorkers(config, self.env_source, self.home, seeds, self._went_back)
 
     @property
     def steps(self) -> int:
@@ -190,18 +204,18 @@ class Training:
         while True:
             try:
                 return self._run(shown)
-            except HolderLost as error:
+            except ParameterServerLost as error:
                 self._go_back(error)
 
     def _run(self, shown: bool) -> None:
         self.open()
-        assert self._crew is not None
+        assert self._workers is not None
         try:
-            self._employ(self._crew, shown)
+            self._train(self._workers, shown)
         finally:
             self.dismiss()
 
-    def _employ(self, crew: Crew, shown: bool) -> None:
+    def _train(self, workers: Workers, shown: bool) -> None:
         config = self.config
         began, before = time.perf_counter(), self.seconds
         with _alone_in(self.directory), self._writing() as logs, _stop_on_signals(self), Display(
@@ -216,19 +230,20 @@ class Training:
             try:
                 if config.home == "ray" and self.directory is not None and checkpoint.never_saved(self.directory):
                     self.checkpoint()  # whose parameters can be lost needs one from the beginning
-                crew.start(self._parts)
+                workers.start(self._parts)
                 self._parts = []
                 if self._evaluation_due and self._log_evaluation(logs, display):
                     self.checkpoint(best=True)
                 while self.steps < config.steps and not self.stopping:
                     whole = False
-                    reports = crew.wait()
+                    reports = workers.wait()
                     whole = True
                     now = time.perf_counter()
                     self.seconds = before + now - began
                     self._take(reports, logs)
                     new, checked = self.steps - checked, self.steps
-                    display.show(self.steps, self.meter.return_mean, (self.steps - first) / (now - began), crew.members)
+                    speed = (self.steps - first) / (now - began)
+                    display.show(self.steps, self.meter.return_mean, speed, workers.members)
                     if self.steps - self._row_at >= config.log_every:
                         logs.progress(self._row())
                         self._row_at, self._row_seconds = self.steps, self.seconds
@@ -238,7 +253,7 @@ class Training:
                     if best or by_time or _due(config.checkpoint_every, self.steps, new):
                         self.checkpoint(best)
                         last_save = now
-            except HolderLost:
+            except ParameterServerLost:
                 whole = False
                 raise
             except (EnvironmentFault, LearningFault) as error:
@@ -248,12 +263,12 @@ class Training:
             finally:
                 try:
                     if whole:
-                        self._take(crew.stop(), logs)
+                        self._take(workers.stop(), logs)
                         self.fetch()
                         if self._checkpointed < self.steps:
                             self.checkpoint()
                         if config.home != "local":
-                            self._parts = crew.parts()
+                            self._parts = workers.parts()
                 finally:
                     self.dismiss()
                 self.seconds = before + time.perf_counter() - began
@@ -286,8 +301,8 @@ class Training:
 
     def fetch(self) -> None:
         """Brings the parameters from their home, if that is elsewhere: until then `agent` has older ones."""
-        if self._crew is not None:
-            self._crew.fetch()
+        if self._workers is not None:
+            self._workers.fetch()
             self.agent.use_moments()
 
     def _take(self, reports: list[Report], logs: Logs) -> None:
@@ -297,7 +312,7 @@ class Training:
             logs.episodes(report.total, report.episodes)
             self._rolled_out(report)
 
-    def _go_back(self, why: HolderLost) -> None:
+    def _go_back(self, why: ParameterServerLost) -> None:
         """Goes on from the last checkpoint, in this process, after the parameters were lost elsewhere."""
         if self.directory is None or checkpoint.never_saved(self.directory):
             raise LearningFault(f"{why}, and there is no checkpoint to go on from") from None
@@ -383,8 +398,8 @@ class Training:
         parts = self._parts
         if fetch:
             self.fetch()
-        if self._crew is not None:
-            parts = self._crew.parts()
+        if self._workers is not None:
+            parts = self._workers.parts()
         elif "learner" in vars(self):
             parts = [self.learner.state()]
         tensors = {name: tensor.clone() for name, tensor in self.tensors().items()}

@@ -11,9 +11,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from acer.actor_learner import Report, Summary
-from acer.display import warn
+from acer.console import warn
 from acer.errors import CheckpointError
+from acer.learner.actor_learner import Report, Summary
 
 
 class Table:

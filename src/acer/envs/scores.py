@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def _table() -> dict[str, tuple[float, float]]:
-    lines = resources.files("acer.data").joinpath("atari_scores.csv").read_text().splitlines()
+    lines = resources.files("acer.envs.data").joinpath("atari_scores.csv").read_text().splitlines()
     rows = csv.DictReader(line for line in lines if not line.startswith("#"))
     return {row["game"]: (float(row["random"]), float(row["human"])) for row in rows}
 

@@ -17,15 +17,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from acer import returns, trust_region
-from acer import update as updates
 from acer.config import Config
-from acer.distributions import Categorical, Gaussian
 from acer.envs import ActionSpec, ObservationSpec
 from acer.envs.spaces import SMALLEST_IMAGE
 from acer.errors import SettingsError
-from acer.networks import Architecture, CriticKind
-from acer.update import Batch, Constraint, Method, Returns, Seen
+from acer.learner import returns, trust_region
+from acer.learner import update as updates
+from acer.learner.distributions import Categorical, Gaussian
+from acer.learner.networks import Architecture, CriticKind
+from acer.learner.update import Batch, Constraint, Evaluated, Method, Returns
 
 
 def distribution(config: Config, action: ActionSpec) -> Categorical | Gaussian:
@@ -129,22 +129,22 @@ def _returns(config: Config, continuous: bool) -> Returns:
     """Targets of the critic and of the policy."""
     lambda_ = config.trace_lambda
 
-    def bounded(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> Tensor:
+    def bounded(batch: Batch, values: Tensor, q: Tensor, seen: Evaluated) -> Tensor:
         dimensions = batch.actions.shape[-1] if continuous else 1
         trace = lambda_ * returns.truncated_trace(seen.log_rho, dimensions)
         return returns.retrace(batch.rewards, batch.discounts, batch.live, values, q, trace)
 
-    def retrace(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> tuple[Tensor, Tensor, Tensor]:
+    def retrace(batch: Batch, values: Tensor, q: Tensor, seen: Evaluated) -> tuple[Tensor, Tensor, Tensor]:
         q_ret = bounded(batch, values, q, seen)
         if not continuous:
             return q_ret, q_ret, q_ret
         return q_ret, returns.off_policy_corrected(batch.rewards, batch.discounts, batch.live, values, q), q_ret
 
-    def tree_backup(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> tuple[Tensor, Tensor, Tensor]:
+    def tree_backup(batch: Batch, values: Tensor, q: Tensor, seen: Evaluated) -> tuple[Tensor, Tensor, Tensor]:
         q_tree = returns.tree_backup(batch.rewards, batch.discounts, batch.live, values, q, seen.log_pi.exp(), lambda_)
         return q_tree, q_tree, q_tree
 
-    def weighted(batch: Batch, values: Tensor, q: Tensor, seen: Seen) -> tuple[Tensor, Tensor, Tensor]:
+    def weighted(batch: Batch, values: Tensor, q: Tensor, seen: Evaluated) -> tuple[Tensor, Tensor, Tensor]:
         rho = returns.importance_weight(seen.log_rho)
         r = returns.degris(
             batch.rewards, batch.discounts, batch.live, values, rho, 1.0 if config.returns == "importance" else lambda_
@@ -154,9 +154,9 @@ def _returns(config: Config, continuous: bool) -> Returns:
     return {"retrace": retrace, "tree-backup": tree_backup, "degris": weighted, "importance": weighted}[config.returns]
 
 
-def _no_weight(batch: Batch, seen: Seen) -> Tensor:
+def _no_weight(batch: Batch, seen: Evaluated) -> Tensor:
     return torch.ones_like(seen.log_rho)
 
 
-def _truncated_product(batch: Batch, seen: Seen, bound: float) -> Tensor:
+def _truncated_product(batch: Batch, seen: Evaluated, bound: float) -> Tensor:
     return returns.truncated_product(seen.log_rho, batch.discounts, batch.live, bound)

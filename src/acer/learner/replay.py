@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acer.errors import CheckpointError
-from acer.rollout import FIELDS, Trajectory
+from acer.learner.rollout import FIELDS, Trajectory
 
 PLAIN = FIELDS[1:]  # everything but the observations
 

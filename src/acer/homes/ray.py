@@ -1,4 +1,4 @@
-"""A crew on Ray: the actor-learners and the holder of the parameters are Ray actors.
+"""A workers on Ray: the actor-learners and the server of the parameters are Ray actors.
 
 Ray places them, starts again what dies, and carries gradients and parameters through its object store. A cluster
 trusts whoever can reach it: see the README.
@@ -25,24 +25,24 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskErro
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from torch import Tensor
 
-from acer.actor_learner import ActorLearner, Report
-from acer.checkpoint import Part
 from acer.config import Config
-from acer.crew import PATIENCE, Death, Job, Team, check_memory, packed
-from acer.display import warn
+from acer.console import warn
 from acer.envs.registry import EnvMaker
-from acer.errors import HolderLost, SettingsError
+from acer.errors import ParameterServerLost, SettingsError
+from acer.homes.local import Local
+from acer.homes.supervisor import PATIENCE, Supervisor, WorkerFailure, WorkerSpec, check_memory, packed
+from acer.learner.actor_learner import ActorLearner, ActorState, Report
+from acer.learner.networks import Network, Policy
+from acer.learner.normalizer import Moments
+from acer.learner.parameters import Constants, descend, place
 from acer.machine import cores, keep_memory
-from acer.networks import Network, Policy
-from acer.normalizer import Moments
-from acer.parameters import Constants, Local, descend, place
 
 CALL = 1.0  # seconds that one call of an actor-learner lasts at least, in whole trajectories
 PROCESS_BYTES = 350 << 20  # of one actor-learner's process, measured with CartPole-v1
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}  # what Ray is to say of itself
 LOST = "the process that held the parameters is gone"
 
-GONE = Death("its process or its node is gone")
+GONE = WorkerFailure("its process or its node is gone")
 
 Array = NDArray[Any]
 
@@ -60,7 +60,7 @@ class Values:
     moments: Array | None
 
 
-class Holder:
+class ParameterServer:
     """θ, θ_a, the optimiser's statistics, and what is counted and averaged over all actor-learners."""
 
     def __init__(self, theta: Array, theta_a: Array, square: Array, counts: tuple[int, int], moments: Moments | None,
@@ -104,7 +104,7 @@ class Holder:
 
 
 class Remote:
-    """An actor-learner's way to the holder.
+    """An actor-learner's way to the server.
 
     With overlap, what an update brings back is not taken by the pull right after it, but by the next: meanwhile the
     actor-learner acts, or computes another update, with parameters that lack the last one. Without, each pull and each
@@ -113,7 +113,7 @@ class Remote:
 
     def __init__(
         self,
-        holder: Any,
+        server: Any,
         overlap: bool,
         network: Network,
         average: Policy,
@@ -125,11 +125,11 @@ class Remote:
         self.staleness = 0
         self.steps = self.skipped = 0
         self._updates = 0
-        self._holder, self._overlap = holder, overlap
+        self._server, self._overlap = server, overlap
         self._flying: deque[Any] = deque()  # calls whose answers have not been taken
         self._fresh = 0  # of them, those made since the last pull
-        self._uncounted = (0, 0)  # steps, and updates left out, that the holder has not heard of
-        self._take(ray.get(holder.pull.remote()))
+        self._uncounted = (0, 0)  # steps, and updates left out, that the server has not heard of
+        self._take(ray.get(server.pull.remote()))
 
     def count(self, steps: int) -> None:
         self.steps += steps
@@ -140,9 +140,9 @@ class Remote:
         self._uncounted = (self._uncounted[0], self._uncounted[1] + 1)
 
     def flush(self) -> None:
-        """Tells the holder what it has not heard of."""
+        """Tells the server what it has not heard of."""
         if any(self._uncounted):
-            ray.get(self._holder.count.remote(*self._counts()))
+            ray.get(self._server.count.remote(*self._counts()))
 
     def _counts(self) -> tuple[int, int]:
         counts, self._uncounted = self._uncounted, (0, 0)
@@ -152,23 +152,23 @@ class Remote:
         if self.moments is not None and len(values):
             new = Moments(self.moments.mean.shape)
             new.add(values)
-            answer = self._holder.observe.remote(new.count, new.mean, new.variance)
+            answer = self._server.observe.remote(new.count, new.mean, new.variance)
             if not self._overlap:
                 self.moments = self.moments.unpack(ray.get(answer))
 
     def pull(self) -> None:
         if not self._overlap:
-            self._take(ray.get(self._holder.pull.remote(self._counts())))
+            self._take(ray.get(self._server.pull.remote(self._counts())))
             return
         if not self._flying:
-            self._flying.append(self._holder.pull.remote(self._counts()))
+            self._flying.append(self._server.pull.remote(self._counts()))
             return
         while len(self._flying) > self._fresh:
             self._take(ray.get(self._flying.popleft()))
         self._fresh = 0
 
     def push(self, gradient: Tensor, rate: float, factor: float = 1.0) -> None:
-        answer = self._holder.push.remote(gradient.numpy(), rate, self._updates, self._counts(), factor)
+        answer = self._server.push.remote(gradient.numpy(), rate, self._updates, self._counts(), factor)
         if self._overlap:
             self._flying.append(answer)
             self._fresh = 1
@@ -189,10 +189,12 @@ class Worker:
 
     def __init__(self) -> None:  # without arguments, so that Ray can always make it again
         self.learner: ActorLearner | None = None
-        self._death: Death | None = None  # not yet told
+        self._death: WorkerFailure | None = None  # not yet told
         keep_memory()
 
-    def work(self, job: Job, life: tuple[int, int], holder: Any, part: Part | None) -> list[Report] | Death:
+    def work(
+        self, job: WorkerSpec, life: tuple[int, int], server: Any, part: ActorState | None
+    ) -> list[Report] | WorkerFailure:
         """Some trajectories; none once the run's steps are done. life: its number, and how often it has died."""
         if self._death is not None:
             death, self._death = self._death, None
@@ -201,8 +203,8 @@ class Worker:
         try:
             if self.learner is None:
                 actor, deaths = life
-                steps = ray.get(holder.pull.remote()).steps
-                make_home = partial(Remote, holder, job.config.overlap)
+                steps = ray.get(server.pull.remote()).steps
+                make_home = partial(Remote, server, job.config.overlap)
                 self.learner = job.learner((actor, steps, deaths), make_home, part)
             until = time.monotonic() + CALL
             while self.learner.steps < job.config.steps and time.monotonic() < until:
@@ -210,7 +212,7 @@ class Worker:
             self.learner.agent.home.flush()  # type: ignore[attr-defined]
             return reports
         except Exception as error:
-            death = Death(LOST) if isinstance(error, RayError) else Death.by(error)
+            death = WorkerFailure(LOST) if isinstance(error, RayError) else WorkerFailure.by(error)
             if self.learner is not None:
                 with suppress(Exception):
                     self.learner.agent.home.flush()  # type: ignore[attr-defined]
@@ -226,14 +228,14 @@ class Worker:
         """Answers once the worker is there."""
         return []
 
-    def part(self) -> Part | None:
+    def part(self) -> ActorState | None:
         return None if self.learner is None else self.learner.state()
 
 
-class Cluster(Team):
+class RayWorkers(Supervisor):
     """Actor-learners on a Ray cluster: one that is named, or one that is started here and ends with the run.
 
-    The holder is where the run itself is, so that no other node's end can be its own.
+    The server is where the run itself is, so that no other node's end can be its own.
     """
 
     def __init__(
@@ -241,14 +243,14 @@ class Cluster(Team):
     ) -> None:
         """again: the run had begun on the cluster, which may have become too small for a while."""
         super().__init__(config)
-        self._job = Job(config, packed(env), seeds.entropy, tuple(seeds.spawn_key))
+        self._job = WorkerSpec(config, packed(env), seeds.entropy, tuple(seeds.spawn_key))
         self.home = home
         self._own = _connect(config, len(self.members), again)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         arrays = (tensor.numpy() for tensor in (home.theta, home.theta_a, home.square))
         counts = (home.steps, home.skipped)
-        self._holder: Any = (
-            ray.remote(Holder)
+        self._server: Any = (
+            ray.remote(ParameterServer)
             .options(num_cpus=0, scheduling_strategy=here)
             .remote(*arrays, counts, home.moments, home.constants)
         )
@@ -256,16 +258,16 @@ class Cluster(Team):
         self._workers: list[Any] = [worker.remote() for _ in self.members]
         self._calls: dict[Any, int] = {}  # which actor's call will answer
         self._gone: set[int] = set()  # whose processes are gone and have not yet answered again
-        self._parts: list[Part | None] = [None] * len(self.members)
+        self._parts: list[ActorState | None] = [None] * len(self.members)
         self._stopped = False
 
     def fetch(self) -> None:
         if self._stopped:
             return
         try:
-            values, square = ray.get(self._holder.whole.remote())
+            values, square = ray.get(self._server.whole.remote())
         except RayError:
-            raise HolderLost(LOST) from None
+            raise ParameterServerLost(LOST) from None
         home = self.home
         for mine, array in ((home.theta, values.theta), (home.theta_a, values.theta_a), (home.square, square)):
             mine.numpy()[:] = array
@@ -273,7 +275,7 @@ class Cluster(Team):
         if home.moments is not None:
             home.moments = home.moments.unpack(values.moments)
 
-    def parts(self) -> list[Part | None]:
+    def parts(self) -> list[ActorState | None]:
         if not self._stopped:
             here = set(range(len(self.members))) - self._gone
             asked = {actor: self._workers[actor].part.remote() for actor in here}
@@ -286,14 +288,14 @@ class Cluster(Team):
         while set(self._calls.values()) - self._gone and time.monotonic() < until:
             for actor, answer in self._answers(1.0):
                 for report in answer if isinstance(answer, list) else ():
-                    self._hear(actor, report)
+                    self._record(actor, report)
         self.parts()
         self.fetch()
         self._stopped = True
-        return self._heard()
+        return self._drain()
 
     def kill(self) -> None:
-        for actor in (*self._workers, self._holder):
+        for actor in (*self._workers, self._server):
             with suppress(Exception):
                 ray.kill(actor)
         self._workers, self._calls = [], {}
@@ -301,18 +303,18 @@ class Cluster(Team):
             self._own = False
             ray.shutdown()
 
-    def _start(self, actor: int, part: Part | None) -> None:
+    def _start(self, actor: int, part: ActorState | None) -> None:
         worker = self._workers[actor]
         if actor in self._gone:  # until Ray has started it again, a call of work would fail; this one waits
             call = worker.here.options(max_task_retries=-1).remote()
         else:
-            call = worker.work.remote(self._job, (actor, self.members[actor].restarts), self._holder, part)
+            call = worker.work.remote(self._job, (actor, self.members[actor].restarts), self._server, part)
         self._calls[call] = actor
 
-    def _news(self, seconds: float) -> list[tuple[int, Report | Death]]:
-        news: list[tuple[int, Report | Death]] = []
+    def _poll(self, seconds: float) -> list[tuple[int, Report | WorkerFailure]]:
+        news: list[tuple[int, Report | WorkerFailure]] = []
         for actor, answer in self._answers(seconds):
-            if isinstance(answer, Death):
+            if isinstance(answer, WorkerFailure):
                 if answer.reason == LOST:
                     self.fetch()  # raises, if it is
                 news.append((actor, answer))
@@ -326,7 +328,7 @@ class Cluster(Team):
         self.home.skipped = max([self.home.skipped, *(report.skipped for report in reports)])
         return news
 
-    def _answers(self, seconds: float) -> list[tuple[int, list[Report] | Death]]:
+    def _answers(self, seconds: float) -> list[tuple[int, list[Report] | WorkerFailure]]:
         """What the calls that have ended gave."""
         if not self._calls:
             time.sleep(seconds)
@@ -338,7 +340,7 @@ class Cluster(Team):
             (self._gone.add if answer == GONE else self._gone.discard)(actor)
         return answers
 
-    def _part(self, asked: Any, until: float) -> Part | None:
+    def _part(self, asked: Any, until: float) -> ActorState | None:
         if asked is None:
             return None
         try:
@@ -351,13 +353,13 @@ class Cluster(Team):
         return copy.deepcopy(part)  # type: ignore[no-any-return]  # out of Ray's store, which the run may outlive
 
 
-def _answer(call: Any) -> list[Report] | Death:
+def _answer(call: Any) -> list[Report] | WorkerFailure:
     try:
         return ray.get(call)  # type: ignore[no-any-return]
     except RayActorError:
         return GONE
     except RayTaskError as error:
-        return Death(" ".join(str(error).splitlines()[-1:]), str(error))
+        return WorkerFailure(" ".join(str(error).splitlines()[-1:]), str(error))
 
 
 def _connect(config: Config, actors: int, again: bool) -> bool:

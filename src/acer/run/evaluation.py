@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acer.actor_learner import Agent
 from acer.envs import EnvBatch
+from acer.learner.actor_learner import Agent
 
 
 @dataclass(frozen=True)

@@ -11,20 +11,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from acer import algorithms, optimizer
 from acer import config as configuration
-from acer.checkpoint import Part
 from acer.config import Config
 from acer.envs import ActionSpec, EnvBatch, ObservationSpec, make_batch
 from acer.envs.registry import EnvMaker
 from acer.errors import LearningFault, SettingsError
-from acer.networks import Network, Policy
-from acer.normalizer import Moments, RunningSize
-from acer.parameters import Constants, Home, Local, views
-from acer.replay import Replay
-from acer.rollout import Rollout, Trajectory
-from acer.update import Batch, Outcome, diagnostics, update
+from acer.learner import algorithms, optimizer
+from acer.learner.networks import Network, Policy
+from acer.learner.normalizer import Moments, RunningSize
+from acer.learner.parameters import Constants, Home, views
+from acer.learner.replay import Replay
+from acer.learner.rollout import Rollout, Trajectory
+from acer.learner.update import Batch, Outcome, diagnostics, update
 
+Arrays = dict[str, NDArray[Any]]
 HomeMaker = Callable[[Network, Policy, Constants, Moments | None], Home]
 
 
@@ -39,7 +39,7 @@ class Agent:
         observation: ObservationSpec,
         action: ActionSpec,
         seed: int,
-        make_home: HomeMaker | None = None,
+        make_home: HomeMaker,
     ) -> None:
         self.config, self.observation, self.action = config, observation, action
         self.distribution = algorithms.distribution(config, action)
@@ -52,11 +52,8 @@ class Agent:
             self.average = Policy(self.architecture).to(self.device)
         constants = Constants(config.alpha, config.rmsprop_decay, config.rmsprop_epsilon)
         moments = Moments(observation.shape, pooled=observation.is_pixels) if config.normalize_observations else None
-        if make_home is None:
-            self.home = Local(self.network, self.average, constants, config.rmsprop_start, moments)
-        else:
-            self.home = make_home(self.network, self.average, constants, moments)
-            self.use_moments()
+        self.home = make_home(self.network, self.average, constants, moments)
+        self.use_moments()
 
     @property
     def moments(self) -> Moments | None:
@@ -158,6 +155,16 @@ def _is_error(key: str) -> bool:
     return key.endswith("_error")
 
 
+@dataclass(frozen=True)
+class ActorState:
+    """What an actor-learner has beside the parameters."""
+
+    run: Arrays  # where its environments stand
+    replay: Arrays
+    blocks: list[bytes]  # the replay memory's compressed observations; read from a file, all are one
+    streams: dict[str, Any]  # states of its random generators
+
+
 class ActorLearner:
     """One batch of environments, its replay memory, and the agent that learns from both."""
 
@@ -201,13 +208,13 @@ class ActorLearner:
         """T, the steps of all actor-learners."""
         return self.agent.home.steps
 
-    def state(self) -> Part:
+    def state(self) -> ActorState:
         """A copy of what this actor-learner has beside the parameters."""
         replay, blocks = self.replay.state()
         run = {name: array.copy() for name, array in self.rollout.state().items()} | {"unit": self.unit.state()}
-        return Part(run, replay, blocks, {name: rng.bit_generator.state for name, rng in self.rngs.items()})
+        return ActorState(run, replay, blocks, {name: rng.bit_generator.state for name, rng in self.rngs.items()})
 
-    def restore(self, part: Part) -> int:
+    def restore(self, part: ActorState) -> int:
         """Goes on where `state` was taken; how many unfinished episodes could not be taken up.
 
         Those begin anew, and if none could, on seeds that the run has not had.

@@ -15,14 +15,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import NDArray
 
-from acer.actor_learner import Agent
 from acer.config import Config, environment_options
 from acer.envs import make_one
 from acer.envs.atari import FRAME_SKIP, AtariBatch, emulators
 from acer.envs.registry import EnvMaker
+from acer.envs.scores import GAMES
 from acer.errors import AcerError, EnvironmentFault, SettingsError, described
+from acer.learner.actor_learner import Agent
 from acer.machine import check_writable
-from acer.scores import GAMES
 
 
 def record(

@@ -8,8 +8,8 @@ Shapes. `log_rho`, `values`, `returns`: [T, …]. `phi`: [T, …, n]. Results: [
 import torch
 from torch import Tensor
 
-from acer.distributions import Categorical, Gaussian
-from acer.returns import importance_weight
+from acer.learner.distributions import Categorical, Gaussian
+from acer.learner.returns import importance_weight
 
 
 def truncated_weight(log_rho: Tensor, c: float) -> Tensor:

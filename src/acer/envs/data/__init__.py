@@ -1,0 +1,1 @@
+"""Reference scores and models that come with the package."""

@@ -1,0 +1,87 @@
+"""The live progress displays; quiet when standard error is not a terminal."""
+
+import math
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import RenderableType
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from acer.console import errors
+
+if TYPE_CHECKING:
+    from acer.homes.supervisor import WorkerStatus
+
+
+class _Only(ProgressColumn):
+    """A column of the run's own line, empty in those of its actor-learners, which have no total."""
+
+    def __init__(self, column: ProgressColumn) -> None:
+        super().__init__()
+        self._column = column
+
+    def render(self, task: Task) -> RenderableType:
+        return self._column(task) if task.total is not None else Text()
+
+
+class Live:
+    """Shows its progress as long as it is entered."""
+
+    _progress: Progress
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+
+class Display(Live):
+    """One line: steps done, return, speed, time left; and one for each actor-learner of a workers."""
+
+    def __init__(self, name: str, total: int, done: int = 0, shown: bool = True) -> None:
+        self._progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            _Only(BarColumn()),
+            _Only(MofNCompleteColumn()),
+            TextColumn("return [bold]{task.fields[episode_return]}"),
+            TextColumn("{task.fields[speed]}"),
+            _Only(TimeRemainingColumn(elapsed_when_finished=True)),
+            console=errors,
+            disable=not (shown and errors.is_terminal),
+        )
+        self._task: TaskID = self._progress.add_task(name, total=total, completed=done, episode_return="…", speed="")
+        self._members: list[TaskID] = []
+
+    def show(self, steps: int, episode_return: float, speed: float, members: Sequence["WorkerStatus"] = ()) -> None:
+        self._update(self._task, episode_return, speed, completed=steps)
+        while len(self._members) < len(members):
+            actor = f"actor {len(self._members)}"
+            self._members.append(self._progress.add_task(actor, total=None, episode_return="…", speed=""))
+        for task, member in zip(self._members, members, strict=True):
+            dead = "  restarting" if member.due is not None else ""
+            restarts = f"  {member.restarts} restarts" if member.restarts else ""
+            self._update(task, member.last_return, member.speed, restarts + dead)
+
+    def _update(self, task: TaskID, episode_return: float, speed: float, more: str = "", **fields: int) -> None:
+        text = "…" if math.isnan(episode_return) else f"{episode_return:,.1f}"
+        self._progress.update(task, episode_return=text, speed=f"{speed:,.0f} steps/s{more}", **fields)  # type: ignore[arg-type]
+
+    def say(self, line: str) -> None:
+        """A line above the bar, on a terminal only."""
+        if not self._progress.disable:
+            self._progress.console.print(line, highlight=False)
