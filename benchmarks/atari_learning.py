@@ -22,7 +22,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from acer.machine import cores
-from acer.run.logs import column_pairs
+from acer.run.tables import column_pairs
 from runs import COMMAND, steps_of, train
 from table import write
 

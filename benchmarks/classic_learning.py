@@ -20,7 +20,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from acer.machine import cores
-from acer.run.logs import column_pairs, read
+from acer.run.tables import column_pairs, read
 from runs import COMMAND, steps_of, train
 from table import write
 

@@ -24,7 +24,7 @@ import numpy as np
 from acer import ACER
 from acer.envs.control import EPISODE, ControlVectorEnv, Fish, Humanoid, rotation
 from acer.machine import cores
-from acer.run.logs import column_pairs, read
+from acer.run.tables import column_pairs, read
 from runs import COMMAND, steps_of, train
 from table import write
 

@@ -11,7 +11,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from acer.run.logs import column_pairs
+from acer.run.tables import column_pairs
 from classic_learning import MARKS
 from runs import COMMAND, train
 from table import write

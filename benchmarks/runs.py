@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from acer.run.logs import read
+from acer.run.tables import read
 
 COMMAND = [sys.executable, "-m", "acer"]
 

@@ -23,7 +23,7 @@ from acer.experiments.display import JobsDisplay
 from acer.experiments.plans import Job, Narrowing, draw
 from acer.experiments.runs import Run
 from acer.learner.theory import state_action_values
-from acer.run.logs import read
+from acer.run.tables import read
 
 HERE = str(Path(__file__).parent)
 ALL = Narrowing()

@@ -30,6 +30,7 @@ from acer.experiments.plans import Name, Narrowing, Scale, numbers
 from acer.machine import check_writable, cores
 
 if TYPE_CHECKING:
+    from acer.model import ACER
     from acer.run.training import Training
 
 WHOLE = re.compile(r"\d+(\.\d+)?[eE]\+?\d{1,2}")
@@ -55,16 +56,15 @@ def train(args: list[str]) -> int:
     """
     if any(flag in args for flag in ("-h", "--help")):
         return _train_help(args)
+
+    from acer.run import trust
+    from acer.run.training import Training
+
     flags, given = _parse_given(args)
     file = read_file(flags.config) if flags.config else {}
-    if not given.get("env") and ":" in str(file.get("env", "")):
-        raise SettingsError(
-            f"{flags.config} names {file['env']}, code that is not run because a file names it; if you trust it, name "
-            f"it yourself: acer train {file['env']} --config {flags.config}"
-        )
+    if flags.config:
+        trust.admit_file(flags.config, file, given)
     config = _combined(file, given)
-
-    from acer.run.training import Training
 
     out = flags.out or Path("runs") / f"{_file_name(config.env)}-{config.algo}-{config.seed}"
     training = Training(config)
@@ -135,28 +135,45 @@ def resume(
     /,
     steps: int | None = None,
     env: str | None = None,
+    home: Literal["local", "shared", "ray"] | None = None,
+    actors: int | None = None,
+    environments: int | None = None,
+    workers: bool | None = None,
+    ray_address: str | None = None,
+    cpus_per_actor: float | None = None,
+    threads: int | None = None,
     device: str | None = None,
     quiet: bool = False,
 ) -> int:
     """Go on with a run where its last checkpoint stands.
+
+    What reaches outside this process, a file may not decide: say it again.
 
     Args:
         directory: Directory of the run, or of one of its checkpoints to go back to.
         env: The environment, if it is code of your own (module:Class): a file's word is not enough to run it.
         steps: Train to this many steps instead of the run's own number; a learning rate that falls to 0 then does so
             over all of them, and is what it would be there.
-        device: Where the networks run now, if not where they ran before.
+        home: Where the parameters live, if not in this process.
+        actors: Actor-learners, with --home shared or ray.
+        environments: Environments of each actor-learner, if they are very many.
+        workers: Run each environment in a process of its own.
+        ray_address: Ray cluster to run on.
+        cpus_per_actor: CPUs that Ray sets aside for each actor-learner.
+        threads: Threads of each actor-learner, if more than this machine has cores.
+        device: Where the networks run, if not on the CPU.
         quiet: No progress display.
     """
-    from acer.run import checkpoint
-    from acer.run.training import Training, extend
+    from acer.run import opening, store
 
-    start, directory = directory, checkpoint.run_of(directory)
-    training = Training.resume(start, env, directory, device)
+    start, directory = directory, store.run_of(directory)
+    said = {"home": home, "actors": actors, "workers": workers, "ray_address": ray_address, "threads": threads,
+            "cpus_per_actor": cpus_per_actor, "environments": environments, "device": device}  # fmt: skip
+    training = opening.resume(start, env, directory, {name: value for name, value in said.items() if value is not None})
     if steps is not None:
         if steps <= training.steps:
             raise SettingsError(f"{directory} is at {training.steps:,} steps already: --steps must be more")
-        training.set_config(extend(training.config, steps))
+        training.extend(steps)
     config = training.config
     if training.steps >= config.steps:
         _say(f"{directory} is finished at {training.steps:,} steps; --steps takes it further")
@@ -188,12 +205,10 @@ def eval_(
         device: Where the networks run, if not where they ran before.
         json_: Print one JSON object on standard output and nothing else there.
     """
-    from acer.model import ACER
-
     if episodes < 1:
         raise SettingsError(f"--episodes must be at least 1, not {episodes}")
     _check_seed(seed)
-    model = ACER.load(directory, env, device=device, best=best)
+    model = _loaded(directory, env, best, device)
     policy = policy or model.config.eval_policy
     played = env or model.config.env
     _say(f"Playing {episodes} episodes of {played} with {policy} actions, {model.config.algo} from {directory}")
@@ -233,11 +248,10 @@ def record(
         env: The environment, if it is code of your own (module:Class): a file's word is not enough to run it.
         device: Where the networks run, if not where they ran before.
     """
-    from acer.model import ACER
     from acer.run.video import record as write_video
 
     _check_seed(seed)
-    model = ACER.load(directory, env, device=device, best=best)
+    model = _loaded(directory, env, best, device)
     output = output or directory / "video.mp4"
     played, policy = env or model.config.env, policy or model.config.eval_policy
     _say(f"Recording {episodes} episode{'s' * (episodes != 1)} of {played} with {policy} actions into {output}")
@@ -245,6 +259,13 @@ def record(
     model.close()
     print(f"{output}: return {', '.join(f'{r:,.1f}' for r in returns)}")
     return 0
+
+
+def _loaded(directory: Path, env: str | None, best: bool, device: str | None) -> "ACER":
+    from acer.model import ACER
+
+    outward: dict[str, Any] = {"device": device} if device else {}
+    return ACER.load(directory, env, best=best, **outward)
 
 
 def _check_seed(seed: int) -> None:
@@ -495,25 +516,27 @@ def _whole(number: str) -> str:
 
 def _run(training: "Training", out: Path, quiet: bool) -> int:
     """Trains, then says what came of it."""
+    from acer.run import trust
     from acer.run.plots import curves
 
+    where = out.absolute()  # an environment may change the directory
     try:
         training.run(shown=not quiet)
     finally:
         training.close()
-    if training.meter.recent:
-        curves([out], out / "curve.png")
+    if training.state.meter.recent:
+        curves([where], where / "curve.png")
     if training.steps < training.config.steps:
-        own = f" --env {training.config.env}" if ":" in training.config.env else ""
-        _say(f"Stopped at {training.steps:,} steps, saved. To go on: acer resume {out}{own}")
+        flags = trust.outward_flags(vars(training.config))
+        _say(f"Stopped at {training.steps:,} steps, saved. To go on: acer resume {out}{' ' * bool(flags)}{flags}")
         return INTERRUPTED
     if training.interrupted:
         _say(f"{out} is finished, but its last evaluation was interrupted: acer eval {out}")
         return INTERRUPTED
     result = "no episode ended"
-    if training.meter.recent:
-        result = f"return {training.meter.return_mean:,.1f} over the last episodes"
-    print(f"{out}: {training.steps:,} steps in {training.seconds:,.0f} s, {result}")
+    if training.state.meter.recent:
+        result = f"return {training.state.meter.return_mean:,.1f} over the last episodes"
+    print(f"{out}: {training.steps:,} steps in {training.state.progress.seconds:,.0f} s, {result}")
     return 0
 
 

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from acer import config as configuration
 from acer.config import Config
-from acer.console import warn
 from acer.envs import preset_of, spaces_of
 from acer.envs.registry import EnvMaker
 from acer.errors import CheckpointError, SettingsError
 from acer.learner.actor_learner import Agent
-from acer.run import checkpoint
+from acer.run import opening, store, trust
 from acer.run.callbacks import Callback
+from acer.run.checkpoint import STATE
 from acer.run.evaluation import Evaluation
-from acer.run.training import Training, config_of, extend, trusted
+from acer.run.training import Training
 
 
 class ACER:
@@ -70,7 +70,7 @@ class ACER:
         if steps is not None:
             if steps < 1:
                 raise SettingsError(f"learn needs at least one step, not {steps}")
-            training.set_config(extend(self.config, self.steps + steps))
+            training.extend(self.steps + steps)
         training.callbacks = callbacks
         if out is not None:
             training.begin(Path(out))
@@ -112,7 +112,7 @@ class ACER:
     def save(self, path: str | Path) -> None:
         """Writes the model (safetensors and JSON) as a directory; of existing ones, only saved models are replaced."""
         path = Path(path)
-        if path.exists() and not (path / checkpoint.STATE).is_file():
+        if path.exists() and not (path / STATE).is_file():
             raise CheckpointError(f"{path} exists and is not a saved model; choose another path")
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
         self._training.save_model(path)
@@ -123,25 +123,30 @@ class ACER:
         path: str | Path,
         env: str | EnvMaker | None = None,
         resume: bool = False,
-        device: str | None = None,
         best: bool = False,
+        **outward: Any,
     ) -> Self:
         """A saved model, or the latest (or best) checkpoint of a run.
 
         With `resume` the replay memory, the unfinished episodes and all counters come along, so that `learn` goes on
         where the run stopped, in its directory; otherwise `learn` begins anew from the saved parameters.
+
+        outward: settings that reach outside this process, which a file may not decide: home, actors, ray_address,
+        cpus_per_actor, workers, device, threads, environments.
         """
-        where, state = checkpoint.find(Path(path), warn, best)
+        for name in outward:
+            if name not in trust.OUTWARD:
+                raise SettingsError(f"load takes no {name!r}; it takes {', '.join(trust.OUTWARD)}")
         model = cls.__new__(cls)
         if resume:
-            run = checkpoint.run_of(where)
-            directory = run if (run / "config.json").is_file() else None
-            model._adopt(Training.take_up(where, state, env, directory, device))
-        else:
-            config = config_of(where, state, device)
-            training = Training(config, trusted(config, env, where), saved=(where, state))
-            training.load_model(where, state)
+            run = store.run_of(Path(path))
+            directory = run if (run / store.CONFIG).is_file() else None
+            training = opening.resume(Path(path), env, directory, outward)
+            if training.files is not None:
+                training.files.release()  # until `learn`, which looks whether it has moved on
             model._adopt(training)
+        else:
+            model._adopt(opening.load(Path(path), env, outward, best))
         return model
 
     def close(self) -> None:

@@ -62,7 +62,7 @@ def pairs(config: Config, warm_up: int, iterations: int, most_seconds: float = m
     its share of the steps."""
     actors = team_size(config)
     warm_up //= actors
-    memory = Memory.of(Training(config).home, actors)
+    memory = Memory.of(Training(config).state.home, actors)
     return at_once(_one_of_many, [(config, memory, i, warm_up, iterations, most_seconds) for i in range(actors)])
 
 
@@ -200,7 +200,7 @@ def bare_work(config: Config) -> BareWork:
         torch.autograd.backward([output, *critic], [torch.ones_like(t) for t in (output, *critic)])
 
     def step() -> None:
-        home = training.home
+        home = training.state.home
         optimizer.rmsprop(home.theta, home.square, home.gradient, 1e-6, 0.99, 1e-3)
 
     for work in (act, learn, step):

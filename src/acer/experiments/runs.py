@@ -32,7 +32,8 @@ from acer.envs.scores import GAMES, average_over_frames
 from acer.errors import CheckpointError, LearningFault, SettingsError, described, in_one_line
 from acer.experiments.plans import Job
 from acer.machine import versions
-from acer.run.logs import EVALUATIONS, read
+from acer.run.logs import EVALUATIONS
+from acer.run.tables import read
 
 Array = NDArray[np.float64]
 # Of progress.csv; `score` is a game's mean score over the past million frames (Section 4).

@@ -23,7 +23,7 @@ from acer.experiments import runs
 from acer.experiments.plans import Job, from_json
 from acer.learner.actor_learner import Report
 from acer.machine import versions
-from acer.run import checkpoint
+from acer.run import opening, store, trust
 from acer.run.callbacks import Callback
 from acer.run.training import Training
 
@@ -58,9 +58,9 @@ def train(job: Job, directory: Path, say: Say) -> bool:
 
 def take_up(job: Job, directory: Path) -> Training:
     """The run as its last checkpoint left it, or from the beginning if it has none."""
-    if (directory / "config.json").exists() and not checkpoint.never_saved(directory):
+    if (directory / "config.json").exists() and not store.is_unsaved_run(directory):
         try:
-            return Training.resume(directory, job.config.env, directory)
+            return opening.resume(directory, job.config.env, directory, trust.outward(vars(job.config)))
         except CheckpointError as error:
             raise CheckpointError(f"{error}; to begin this run again, remove {directory}") from None
     shutil.rmtree(directory, ignore_errors=True)

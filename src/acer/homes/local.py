@@ -58,7 +58,7 @@ class InProcess:
     def __init__(self, learner: ActorLearner) -> None:
         self.learner = learner
 
-    def start(self, parts: Sequence[ActorState | None]) -> None:
+    def start(self, states: Sequence[ActorState | None]) -> None:
         pass
 
     def wait(self) -> list[Report]:
@@ -67,7 +67,7 @@ class InProcess:
     def fetch(self) -> None:
         pass
 
-    def parts(self) -> list[ActorState | None]:
+    def states(self) -> list[ActorState | None]:
         return [self.learner.state()]
 
     def stop(self) -> list[Report]:

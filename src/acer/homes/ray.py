@@ -258,7 +258,7 @@ class RayWorkers(Supervisor):
         self._workers: list[Any] = [worker.remote() for _ in self.members]
         self._calls: dict[Any, int] = {}  # which actor's call will answer
         self._gone: set[int] = set()  # whose processes are gone and have not yet answered again
-        self._parts: list[ActorState | None] = [None] * len(self.members)
+        self._states: list[ActorState | None] = [None] * len(self.members)
         self._stopped = False
 
     def fetch(self) -> None:
@@ -275,13 +275,13 @@ class RayWorkers(Supervisor):
         if home.moments is not None:
             home.moments = home.moments.unpack(values.moments)
 
-    def parts(self) -> list[ActorState | None]:
+    def states(self) -> list[ActorState | None]:
         if not self._stopped:
             here = set(range(len(self.members))) - self._gone
             asked = {actor: self._workers[actor].part.remote() for actor in here}
             until = time.monotonic() + PATIENCE
-            self._parts = [self._part(asked.get(actor), until) for actor in range(len(self.members))]
-        return self._parts
+            self._states = [self._part(asked.get(actor), until) for actor in range(len(self.members))]
+        return self._states
 
     def stop(self) -> list[Report]:
         until = time.monotonic() + PATIENCE
@@ -289,7 +289,7 @@ class RayWorkers(Supervisor):
             for actor, answer in self._answers(1.0):
                 for report in answer if isinstance(answer, list) else ():
                     self._record(actor, report)
-        self.parts()
+        self.states()
         self.fetch()
         self._stopped = True
         return self._drain()

@@ -180,21 +180,21 @@ class WorkerProcesses(Supervisor):
         self._inbox: queue.SimpleQueue[tuple[int, Report | ActorState | WorkerFailure]] = queue.SimpleQueue()
         self._stopping = False
         self._waiting: list[tuple[int, Report | WorkerFailure]] = []  # heard while listening for something else
-        self._parts: list[ActorState | None] = [None] * len(self.members)
+        self._states: list[ActorState | None] = [None] * len(self.members)
 
     def fetch(self) -> None:
         self.memory.fetch(self.home)
 
-    def parts(self) -> list[ActorState | None]:
+    def states(self) -> list[ActorState | None]:
         if self._processes:
             self._ask("part")
-        return self._parts
+        return self._states
 
     def stop(self) -> list[Report]:
         self._stopping = True
         self._ask("stop")
         for actor, (process, _) in self._processes.items():
-            if self._parts[actor] is not None:
+            if self._states[actor] is not None:
                 process.join(CLOSING)
         self.kill()
         for actor, news in self._waiting:
@@ -254,7 +254,7 @@ class WorkerProcesses(Supervisor):
 
     def _ask(self, word: str) -> None:
         """Says a word to all and hears out what they hold; reports and deaths meanwhile are kept for later."""
-        self._parts = [None] * len(self.members)
+        self._states = [None] * len(self.members)
         asked = set(self._processes)
         for actor in asked:
             with suppress(OSError):  # one that is dead: its death will be heard
@@ -268,7 +268,7 @@ class WorkerProcesses(Supervisor):
                 warn(f"actor-learners {slow} did not come to a trajectory's end in {PATIENCE:.0f} s: not saved")
                 return
             if isinstance(news, ActorState):
-                self._parts[actor] = news
+                self._states[actor] = news
                 asked.discard(actor)
             else:
                 self._waiting.append((actor, news))

@@ -45,7 +45,7 @@ class Workers(Protocol):
 
     members: Sequence["WorkerStatus"]  # for the progress display; none if there is nothing to tell apart
 
-    def start(self, parts: Sequence[ActorState | None]) -> None:
+    def start(self, states: Sequence[ActorState | None]) -> None:
         """Sets them to work, each with what it held when the run was saved."""
 
     def wait(self) -> list[Report]:
@@ -54,7 +54,7 @@ class Workers(Protocol):
     def fetch(self) -> None:
         """Brings the parameters from their home into this process."""
 
-    def parts(self) -> list[ActorState | None]:
+    def states(self) -> list[ActorState | None]:
         """What each holds beside the parameters; None for one that is dead."""
 
     def stop(self) -> list[Report]:
@@ -163,9 +163,9 @@ class Supervisor:
         self.members: Sequence[WorkerStatus] = [WorkerStatus() for _ in range(configuration.team_size(config))]
         self._reports: list[Report] = []  # heard and not yet told
 
-    def start(self, parts: Sequence[ActorState | None]) -> None:
+    def start(self, states: Sequence[ActorState | None]) -> None:
         for actor in range(len(self.members)):
-            self._start(actor, parts[actor] if actor < len(parts) else None)
+            self._start(actor, states[actor] if actor < len(states) else None)
 
     def wait(self) -> list[Report]:
         news = self._poll(0.2)

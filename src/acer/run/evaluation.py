@@ -27,6 +27,18 @@ class Evaluation:
     def std(self) -> float:
         return float(np.std(self.returns))
 
+    def row(self) -> dict[str, Any]:
+        """As eval.csv has it."""
+        return {
+            "episodes": len(self.returns),
+            "return_mean": self.mean,
+            "return_std": self.std,
+            "return_min": min(self.returns),
+            "return_max": max(self.returns),
+            "length_mean": float(np.mean(self.lengths)),
+            "policy": "mode" if self.deterministic else "sampled",
+        }
+
 
 def evaluate(
     agent: Agent,

@@ -1,12 +1,7 @@
 """What a run writes down: rows of CSV files and TensorBoard events."""
 
 import contextlib
-import csv
-import math
-import os
-import shutil
 from collections import deque
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,69 +9,9 @@ import numpy as np
 from acer.console import warn
 from acer.errors import CheckpointError
 from acer.learner.actor_learner import Report, Summary
-
-
-class Table:
-    """A CSV file that grows by rows; each row is on disk when `add` returns."""
-
-    def __init__(self, path: Path, columns: list[str], rows: int = 0) -> None:
-        """Goes on with an existing file after its first `rows`: the others belong to a future that a resume undoes."""
-        self.path, self.columns = path, columns
-        kept = read(path)[:rows] if rows and path.exists() else []
-        self.rows = len(kept)
-        partial = path.with_name(f".{path.name}.partial")
-        with partial.open("w", newline="") as file:
-            writer = csv.DictWriter(file, columns, restval="", extrasaction="ignore", lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(kept)
-        partial.rename(path)
-
-    def add(self, *rows: dict[str, Any]) -> None:
-        size = self.path.stat().st_size
-        try:
-            with self.path.open("a", newline="") as file:
-                csv.DictWriter(file, self.columns, restval="", lineterminator="\n").writerows(
-                    {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()}
-                    for row in rows
-                )
-        except OSError:
-            os.truncate(self.path, size)  # no torn row, to which the next would be glued
-            raise
-        self.rows += len(rows)
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    """Rows of a CSV file."""
-    try:
-        with path.open(newline="") as file:
-            return list(csv.DictReader(file))
-    except (ValueError, csv.Error) as error:
-        raise CheckpointError(f"{path} is damaged: {type(error).__name__}: {error}; mend it or remove it") from None
-
-
-def put_aside(directory: Path) -> None:
-    """Keeps a run's tables and events, if they have rows, under other names: it begins again."""
-    if not (directory / "progress.csv").exists() or not read(directory / "progress.csv"):
-        return
-    for name in ("progress.csv", "episodes.csv", "eval.csv"):
-        if (directory / name).exists():
-            (directory / name).replace(directory / f"{name}.old")
-    if (directory / "tensorboard").exists():
-        shutil.rmtree(directory / "tensorboard.old", ignore_errors=True)
-        (directory / "tensorboard").rename(directory / "tensorboard.old")
-    warn(f"{directory} has no checkpoint: it begins again; what was logged before is kept in *.old")
-
-
-def column_pairs(path: Path, x: str, y: str = "return_mean") -> list[tuple[float, float]]:
-    """Two columns of a run's CSV file, rows with a finite y only."""
-    try:
-        pairs = [(float(row[x]), float(row[y])) for row in read(path) if row.get(y)]
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: no such file; is this the directory of a run?") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} is damaged: {type(error).__name__}: {error}") from None
-    return [pair for pair in pairs if math.isfinite(pair[1])]
-
+from acer.run import tables
+from acer.run.files import Directory
+from acer.run.tables import Table
 
 PROGRESS = [
     "steps", "seconds", "episodes", "return_mean", "length_mean", "steps_per_second", "updates", "replays",
@@ -154,13 +89,21 @@ class Meter:
         self._diagnostics = Summary(state["since_row"]["diagnostics"])
 
 
+EVENTS = "tensorboard"  # directory of TensorBoard's files
+
+
 class TensorBoard:
     """TensorBoard events beside the CSV files."""
 
-    def __init__(self, directory: Path, from_steps: int) -> None:
+    def __init__(self, run: Directory, from_steps: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self.writer = SummaryWriter(str(directory), purge_step=from_steps + 1 if from_steps else None)
+        with run.child(EVENTS, create=True) as events:  # TensorBoard opens its files by path: no link may lead it away
+            for name in events.names():
+                if not events.is_file(name):
+                    raise CheckpointError(f"{events.path / name} is not a file of TensorBoard's; remove it")
+            path = events.path
+        self.writer = SummaryWriter(str(path), purge_step=from_steps + 1 if from_steps else None)
 
     def add(self, group: str, row: dict[str, Any]) -> None:
         for key, value in row.items():
@@ -171,17 +114,28 @@ class TensorBoard:
         self.writer.close()
 
 
+def put_aside(run: Directory) -> None:
+    """Keeps a run's tables and events, if they have rows, under other names: it begins again."""
+    progress = "progress.csv"
+    if not run.exists(progress) or not tables.parse(run.read(progress, tables.LARGEST), run.path / progress):
+        return
+    for name in (progress, "episodes.csv", "eval.csv", EVENTS):
+        if run.exists(name):
+            run.rename(name, f"{name}.old")
+    warn(f"{run.path} has no checkpoint: it begins again; what was logged before is kept in *.old")
+
+
 class Logs:
     """A run's files, if it has a directory. A disk that is full costs rows, not the run."""
 
-    def __init__(self, directory: Path | None, rows: dict[str, int], steps: int) -> None:
+    def __init__(self, run: Directory | None, rows: dict[str, int], steps: int) -> None:
         """rows: how many of each file belong to the run so far; the others give way. steps: where it stands."""
         self._rows = rows
         self._tables: dict[str, Table] = {}
-        if directory is not None:
+        if run is not None:
             columns = {"progress": PROGRESS, "episodes": EPISODES, "eval": EVALUATIONS}
-            self._tables = {name: Table(directory / f"{name}.csv", of, rows[name]) for name, of in columns.items()}
-            self._board = TensorBoard(directory / "tensorboard", steps)
+            self._tables = {name: Table(run, f"{name}.csv", of, rows[name], warn) for name, of in columns.items()}
+            self._board = TensorBoard(run, steps)
 
     def rows(self) -> dict[str, int]:
         """Rows of each file that belong to the run whether it goes on or not."""
@@ -197,6 +151,11 @@ class Logs:
     def evaluation(self, row: dict[str, Any], final: bool = False) -> None:
         self._add("eval", "eval", [row], final)
 
+    def flush(self) -> None:
+        """Makes the rows so far last."""
+        for table in self._tables.values():
+            table.flush()
+
     def _add(self, name: str, group: str, rows: list[dict[str, Any]], final: bool = False) -> None:
         if not self._tables:
             return
@@ -206,8 +165,9 @@ class Logs:
             table.rows -= len(rows) * final
             if group:
                 self._board.add(group, rows[0])
-        except OSError as error:
-            warn(f"cannot write {table.path}: {error.strerror}; the run goes on")
+        except (OSError, CheckpointError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            warn(f"cannot write {table.path}: {reason}; the run goes on")
 
     def __enter__(self) -> Self:
         return self

@@ -9,7 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from acer.errors import CheckpointError, SettingsError
-from acer.run.logs import column_pairs
+from acer.run.tables import column_pairs
 
 
 def curves(directories: Sequence[Path], output: Path, x: str = "steps") -> None:

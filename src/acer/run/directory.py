@@ -1,0 +1,84 @@
+"""A run's directory: taken for a new run, taken up again, and ours alone while we write there."""
+
+from pathlib import Path
+from typing import Self
+
+from acer.config import Config, to_json
+from acer.errors import SettingsError
+from acer.run import store
+from acer.run.files import Directory
+from acer.run.logs import put_aside
+from acer.run.store import CHECKPOINTS, CONFIG
+
+
+class RunDirectory:
+    """Files of one run. Locked from the first read to the last write, by `take` and `release`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()  # wherever the process goes
+        self._files: Directory | None = None
+        self._version: str | None = None  # what the run's checkpoints were when we had them last
+
+    @classmethod
+    def create(cls, path: Path, config: Config) -> Self:
+        """Takes an empty directory for a new run; one that is in use is never overwritten."""
+        run = cls(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            run.take()
+            if run.files.names():
+                hint = f"; to go on with it: acer resume {path}" if run.files.is_file(CONFIG) else ""
+                raise SettingsError(f"{path} exists and is not empty: choose another --out{hint}")
+            run.files.write(CONFIG, [to_json(config).encode()])
+            run.files.flush()
+        except (FileExistsError, NotADirectoryError):
+            raise SettingsError(f"{path} exists and is not empty: choose another --out") from None
+        except OSError as error:
+            raise SettingsError(f"cannot write to {path}: {error.strerror}; choose another --out") from None
+        except BaseException:
+            run.release()
+            raise
+        return run
+
+    @property
+    def files(self) -> Directory:
+        """The open directory, while it is ours."""
+        assert self._files is not None
+        return self._files
+
+    def take(self) -> None:
+        """Opens and locks the directory; refuses one where another process trains, or has trained since we had it."""
+        if self._files is not None:
+            return
+        files = Directory.open(self.path)
+        if not files.lock():
+            files.close()
+            raise SettingsError(f"another process is training in {self.path}: wait for it, or stop it")
+        version = store.version(files)
+        if self._version not in (None, version):
+            files.close()
+            raise SettingsError(f"{self.path} has moved on since it was loaded: load it again")
+        self._files = files
+
+    def release(self) -> None:
+        """Lets others have the directory."""
+        if self._files is not None:
+            self._version = store.version(self._files)
+            self._files.close()
+            self._files = None
+
+    def write_config(self, config: Config) -> None:
+        self.files.replace(CONFIG, to_json(config).encode())
+
+    def never_saved(self) -> bool:
+        """Whether there is no checkpoint yet."""
+        return store.never_saved(self.files)
+
+    def go_on_from(self, steps: int) -> None:
+        """Puts aside what a run that goes on from `steps` undoes, or what one without a checkpoint logged before."""
+        if self.never_saved():
+            put_aside(self.files)
+        if self.files.exists(CHECKPOINTS):
+            with self.files.child(CHECKPOINTS) as root:
+                root.recover()
+                store.forget_after(root, steps)

@@ -1,0 +1,393 @@
+"""Files of a run: whatever is read from its directory, and whatever is written there, goes through here.
+
+The directory may come from a stranger, and the machine may lose its power at any moment. So
+
+- the directory is opened once; names in it are looked up from that handle, and symbolic links are not followed;
+- only regular files are read, and only up to a size;
+- a file is written under a name that nobody can guess, flushed to disk, and then renamed to its own;
+- `replace_tree` exchanges two directories in one step where the system can, so that one of them is always whole.
+
+`system` has the few operations that all of this is made of. A test can put another in its place: one that fails, stops
+at the n-th call, or forgets what was not flushed.
+"""
+
+import contextlib
+import ctypes
+import errno
+import functools
+import hashlib
+import io
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from acer.errors import CheckpointError, SettingsError
+
+MOST_ENTRIES = 100_000  # of a directory that is listed
+LARGEST_TEXT = 32 << 20  # bytes of a JSON or pointer file that is read at all
+PARTIAL = ".partial"  # ending of what is being written; what a killed process left is removed by the next one
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe would wait for its other end
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class System:
+    """The operations on files that change something, or make it last."""
+
+    def create(self, name: str, directory: int, mode: int = 0o666) -> int:
+        return os.open(name, _NEW, mode, dir_fd=directory)
+
+    def write(self, descriptor: int, data: bytes | memoryview) -> int:
+        return os.write(descriptor, data)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        os.ftruncate(descriptor, size)
+
+    def flush(self, descriptor: int) -> None:
+        os.fsync(descriptor)
+
+    def rename(self, old: str, new: str, directory: int) -> None:
+        os.rename(old, new, src_dir_fd=directory, dst_dir_fd=directory)
+
+    def exchange(self, one: str, other: str, directory: int) -> bool:
+        """Exchanges two names in one step; False where the system cannot."""
+        return _renameat2(directory, one, other)
+
+    def make_directory(self, name: str, directory: int) -> None:
+        os.mkdir(name, dir_fd=directory)
+
+    def remove(self, name: str, directory: int) -> None:
+        os.unlink(name, dir_fd=directory)
+
+    def remove_directory(self, name: str, directory: int) -> None:
+        os.rmdir(name, dir_fd=directory)
+
+
+system = System()
+
+
+class Directory:
+    """An open directory. Names are those of its own entries; none leads out of it."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self._descriptor, self.path = descriptor, path
+        self._locked = False
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """The directory that the user named; only here may a link lead to it."""
+        return cls(os.open(path, _DIRECTORY), path.absolute())
+
+    def child(self, name: str, create: bool = False) -> "Directory":
+        """A directory in this one; a link in its place is refused."""
+        if create:
+            with contextlib.suppress(FileExistsError):
+                system.make_directory(_plain(name), self._descriptor)
+        try:
+            return Directory(
+                os.open(_plain(name), _DIRECTORY | os.O_NOFOLLOW, dir_fd=self._descriptor), self.path / name
+            )
+        except NotADirectoryError:
+            raise CheckpointError(f"{self.path / name} is not a directory; a link is not followed") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives the lock back, too."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor, self._locked = -1, False
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            self.close()
+
+    def lock(self) -> bool:
+        """Whether the directory is ours alone, until it is closed; so it counts where there are no locks."""
+        if self._locked:
+            return True
+        try:
+            import fcntl
+
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except (ImportError, OSError):
+            pass
+        self._locked = True
+        return True
+
+    # ------------------------------------------------------------------ looking
+
+    def names(self) -> list[str]:
+        """The entries, sorted."""
+        found = []
+        with os.scandir(self._descriptor) as entries:
+            for entry in entries:
+                found.append(entry.name)
+                if len(found) > MOST_ENTRIES:
+                    raise CheckpointError(f"{self.path} has more than {MOST_ENTRIES:,} entries")
+        return sorted(found)
+
+    def is_file(self, name: str) -> bool:
+        return stat.S_ISREG(self._mode(name))
+
+    def is_directory(self, name: str) -> bool:
+        return stat.S_ISDIR(self._mode(name))
+
+    def exists(self, name: str) -> bool:
+        """Whether there is anything of this name, a link that leads nowhere included."""
+        return self._mode(name) != 0
+
+    def _mode(self, name: str) -> int:
+        try:
+            return os.stat(_plain(name), dir_fd=self._descriptor, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            return 0
+
+    # ------------------------------------------------------------------ reading
+
+    @contextlib.contextmanager
+    def reading(self, name: str) -> Iterator[io.BufferedReader]:
+        """A regular file, open; links, pipes and devices are refused."""
+        descriptor = self._open(name, _READ)
+        with os.fdopen(descriptor, "rb") as file:
+            yield file
+
+    def size(self, name: str) -> int:
+        with self.reading(name) as file:
+            return os.fstat(file.fileno()).st_size
+
+    def read(self, name: str, largest: int = LARGEST_TEXT) -> bytes:
+        """The whole of a regular file that is no larger."""
+        with self.reading(name) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > largest:
+                raise CheckpointError(f"{self.path / name} is larger than any such file ({size:,} bytes)")
+            return file.read(size)
+
+    def digest(self, name: str) -> str:
+        """SHA-256 of a file's content."""
+        with self.reading(name) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def _open(self, name: str, flags: int) -> int:
+        try:
+            descriptor = os.open(_plain(name), flags, dir_fd=self._descriptor)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise CheckpointError(f"{self.path / name} is a link, which is not followed") from None
+            error.filename = str(self.path / name)
+            raise
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise CheckpointError(f"{self.path / name} is not a regular file")
+        return descriptor
+
+    # ------------------------------------------------------------------ writing
+
+    def write(self, name: str, chunks: Iterable[bytes]) -> dict[str, Any]:
+        """Writes a new file through to the disk; returns its size and hash. An existing one is an error."""
+        digest, size = hashlib.sha256(), 0
+        descriptor = system.create(_plain(name), self._descriptor)
+        try:
+            for chunk in chunks:
+                _write_all(descriptor, chunk)
+                digest.update(chunk)
+                size += len(chunk)
+            system.flush(descriptor)
+        finally:
+            os.close(descriptor)
+        return {"bytes": size, "sha256": digest.hexdigest()}
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Writes a file whole: at any moment it has the old content or the new one."""
+        if self.is_directory(name):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path / name))
+        partial = _unguessable(name)
+        try:
+            self.write(partial, [content])
+            system.rename(partial, _plain(name), self._descriptor)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                system.remove(partial, self._descriptor)
+            raise
+        self.flush()
+
+    def append(self, name: str, content: bytes) -> None:
+        """Adds to an existing file, all or nothing unless the machine stops."""
+        descriptor = self._open(name, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            size = os.fstat(descriptor).st_size
+            try:
+                _write_all(descriptor, content)
+            except OSError:
+                system.truncate(descriptor, size)  # no torn row, to which the next would be glued
+                raise
+        finally:
+            os.close(descriptor)
+
+    def cut(self, name: str, size: int) -> None:
+        """Keeps the first `size` bytes of a file."""
+        descriptor = self._open(name, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            system.truncate(descriptor, size)
+        finally:
+            os.close(descriptor)
+
+    def flush_file(self, name: str) -> None:
+        """Makes what was added to a file last."""
+        descriptor = self._open(name, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            system.flush(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def flush(self) -> None:
+        """Makes the names in this directory last."""
+        system.flush(self._descriptor)
+
+    @contextlib.contextmanager
+    def building(self, name: str) -> Iterator["Directory"]:
+        """A new directory that is filled inside this block. It takes its name, or the place of an older one, when the
+        block ends without an error; until then the older one stays."""
+        partial = _unguessable(name)
+        system.make_directory(partial, self._descriptor)
+        try:
+            with self.child(partial) as new:
+                yield new
+                new.flush()
+            self._replace_tree(partial, name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self.remove(partial)
+            raise
+        self.flush()
+
+    def _replace_tree(self, new: str, name: str) -> None:
+        if not self.exists(name):
+            system.rename(new, name, self._descriptor)
+            return
+        if system.exchange(new, name, self._descriptor):
+            self.flush()
+            self.remove(new)
+            return
+        # Two renames leave a moment without the name: then the old one has its other name, which `recover` undoes.
+        aside = put_aside_name(name)
+        self.remove(aside)
+        system.rename(name, aside, self._descriptor)
+        system.rename(new, name, self._descriptor)
+        self.flush()
+        self.remove(aside)
+
+    def recover(self) -> None:
+        """Removes what a killed process left half done, and gives back a name that it had put aside."""
+        for name in self.names():
+            if not (name.startswith(".") and name.endswith(PARTIAL)):
+                continue
+            original = name[1:].removesuffix(f".replaced{PARTIAL}")
+            if name == put_aside_name(original) and not self.exists(original):
+                system.rename(name, original, self._descriptor)
+            else:
+                self.remove(name)
+
+    def rename(self, old: str, new: str) -> None:
+        """Gives an entry another name; what had that name is removed."""
+        if self.is_directory(new):
+            self.remove(new)
+        system.rename(_plain(old), _plain(new), self._descriptor)
+
+    def remove(self, name: str) -> None:
+        """Removes a file, a link (not what it leads to) or a whole directory, if it is there."""
+        mode = self._mode(name)
+        if stat.S_ISDIR(mode):
+            with self.child(name) as inside:
+                for entry in inside.names():
+                    inside.remove(entry)
+            system.remove_directory(name, self._descriptor)
+        elif mode:
+            system.remove(name, self._descriptor)
+
+
+def put_aside_name(name: str) -> str:
+    """What an old directory is called while a new one takes its name."""
+    return f".{name}.replaced{PARTIAL}"
+
+
+def _plain(name: str) -> str:
+    if not name or name in (".", "..") or "/" in name or "\0" in name:
+        raise CheckpointError(f"{name!r} is not the name of a file")
+    return name
+
+
+def _unguessable(name: str) -> str:
+    return f".{name}.{secrets.token_hex(8)}{PARTIAL}"
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[system.write(descriptor, view) :]
+
+
+@functools.cache
+def _libc() -> Any:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _renameat2(directory: int, one: str, other: str) -> bool:
+    try:
+        function = _libc().renameat2
+    except (OSError, AttributeError):
+        return False
+    exchange = 2
+    return bool(function(directory, os.fsencode(one), directory, os.fsencode(other), exchange) == 0)
+
+
+# ------------------------------------------------------------------ single files that the user named
+
+
+@contextlib.contextmanager
+def beside(output: Path) -> Iterator[Path]:
+    """A file to be written in the block, in a directory of its own beside `output`; it takes that name when the block
+    ends well. A link of that name is replaced, not followed."""
+    try:
+        with Directory.open(output.parent) as parent:
+            if parent.is_directory(output.name):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            holder = _unguessable(output.stem)
+            os.mkdir(output.parent / holder, 0o700)
+            try:
+                partial = output.parent / holder / output.name
+                yield partial
+                partial.rename(output)
+            finally:
+                parent.remove(holder)
+    except OSError as error:
+        raise SettingsError(f"cannot write {output}: {error.strerror or error}") from None
+
+
+def write_beside(output: Path, content: bytes) -> None:
+    """Writes a file that the user named, whole or not at all."""
+    with beside(output) as partial:
+        partial.write_bytes(content)
+
+
+def check_writable(output: Path) -> None:
+    """Refuses a place where no file can be written, before there is something to lose."""
+    try:
+        with Directory.open(output.parent) as parent:
+            if parent.is_directory(output.name):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            trial = _unguessable(output.name[:64])
+            os.close(system.create(trial, parent._descriptor))
+            parent.remove(trial)
+    except OSError as error:
+        raise SettingsError(f"cannot write {output}: {error.strerror}") from None

@@ -1,0 +1,182 @@
+"""What a run has at any moment: its agent, its counters, and where its actor-learners stand. The loop is `training`."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from acer import config as configuration
+from acer.config import Config
+from acer.envs import EnvBatch, ObservationSpec, spaces_of
+from acer.envs.registry import EnvMaker
+from acer.errors import CheckpointError, SettingsError, in_one_line
+from acer.homes.kinds import HOMES, Kind
+from acer.homes.local import Local
+from acer.homes.supervisor import Workers, warn_of_new_episodes
+from acer.learner import algorithms
+from acer.learner.actor_learner import (
+    ActorLearner,
+    ActorState,
+    Agent,
+    environments,
+    find_device,
+    learning_rate,
+    use_threads,
+)
+from acer.learner.networks import faster_precision
+from acer.machine import keep_memory
+from acer.run import saved
+from acer.run.checkpoint import Checkpoint, Snapshot
+from acer.run.evaluation import Evaluation, evaluate
+from acer.run.logs import Meter
+from acer.run.saved import Progress
+
+
+class RunState:
+    """A run without its loop and its files."""
+
+    def __init__(self, config: Config, env: str | EnvMaker | None = None, loaded: Checkpoint | None = None) -> None:
+        """loaded: a checkpoint that is going to be loaded; it must fit before memory is taken for the networks."""
+        self.env_source: str | EnvMaker = env or config.env
+        observation, action = spaces_of(self.env_source, **configuration.environment_options(config))
+        use_threads(config, observation)  # first of all: how many there are decides how numbers round
+        self.config = config = _decided(config, observation)
+        if loaded is not None:
+            saved.check_fits(loaded, config, observation, action)
+        init, self.learner_seeds, self._evaluation_seeds = np.random.SeedSequence(config.seed).spawn(3)
+        make_home = partial(Local, start=config.rmsprop_start)
+        try:
+            self.agent = Agent(config, observation, action, int(init.generate_state(1)[0]), make_home)
+        except RuntimeError as error:  # PyTorch's word for no memory
+            if "alloc" not in str(error):
+                raise
+            raise SettingsError(f"the networks do not fit in memory ({in_one_line(error)}): smaller --hidden") from None
+        keep_memory()
+        self.meter = Meter()
+        self.progress = Progress()
+        self.actors: list[ActorState | None] = []  # where workers that have stopped, or were saved, stood
+        self._evaluation_env: EnvBatch | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """What there is to know of the parameters' home."""
+        return HOMES[self.config.home]
+
+    @property
+    def home(self) -> Local:
+        """θ, θ_a and the optimiser's statistics in this process: their home, or a copy that is fetched."""
+        assert isinstance(self.agent.home, Local)
+        return self.agent.home
+
+    @cached_property
+    def learner(self) -> ActorLearner:
+        """The actor-learner of this process with its batch of environments, made when there is something to learn."""
+        return ActorLearner(self.agent, environments(self.config, self.env_source), self.learner_seeds)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps done, by all actor-learners."""
+        return self.home.steps
+
+    def set_config(self, config: Config) -> None:
+        """Another number of steps for the same run."""
+        self.config = self.agent.config = config
+
+    def row(self, final: bool = False) -> dict[str, Any]:
+        """The next row of progress.csv."""
+        progress = self.progress
+        return {
+            "steps": self.steps,
+            "seconds": progress.seconds,
+            **self.meter.row(progress.seconds - progress.row_seconds, final),
+            "learning_rate": learning_rate(self.config, self.steps),
+            "skipped_updates": self.home.skipped,
+        }
+
+    def evaluate(
+        self,
+        episodes: int,
+        deterministic: bool = True,
+        seeds: np.random.SeedSequence | None = None,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> Evaluation:
+        """Plays in environments of its own; without seeds, on new ones each time."""
+        if episodes < 1:
+            raise SettingsError(f"an evaluation needs at least one episode, not {episodes}")
+        config = self.config
+        count = min(episodes, config.environments * configuration.team_size(config))
+        if self._evaluation_env is None or self._evaluation_env.count != count:
+            if self._evaluation_env is not None:
+                self._evaluation_env.close()
+            self._evaluation_env = environments(config, self.env_source, count)
+        if seeds is None:
+            root = self._evaluation_seeds
+            seeds = np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, self.progress.evaluations))
+            self.progress.evaluations += 1
+        return evaluate(
+            self.agent, self._evaluation_env, episodes, seeds, deterministic, config.eval_limit, interrupted
+        )
+
+    def close(self) -> None:
+        """Ends the environments."""
+        if "learner" in vars(self):
+            self.learner.rollout.env.close()
+        if self._evaluation_env is not None:
+            self._evaluation_env.close()
+
+    # ------------------------------------------------------------------ saving and loading
+
+    def tensors(self) -> dict[str, Tensor]:
+        """θ, θ_a and the mean of squares, by parameter; views, not copies."""
+        return saved.tensors(self.agent, self.home)
+
+    def describe(self) -> dict[str, Any]:
+        """Everything that is neither tensor nor replay, for JSON."""
+        return saved.describe(self.config, self.agent, self.home, self.progress, self.meter)
+
+    def snapshot(self, workers: Workers | None) -> Snapshot:
+        """The whole run at this moment, copied."""
+        actors = self.actors
+        if workers is not None:
+            actors = workers.states()
+        elif "learner" in vars(self):
+            actors = [self.learner.state()]
+        tensors = {name: tensor.clone() for name, tensor in self.tensors().items()}
+        return Snapshot(tensors, self.describe(), actors)
+
+    def load(self, loaded: Checkpoint) -> None:
+        """Takes over the whole run: learner, counters, replay memory, unfinished episodes."""
+        self.load_model(loaded)
+        others = 0
+        try:
+            self.progress = saved.restore(loaded.state, self.home, self.meter)
+            files = loaded.actors(configuration.team_size(self.config))
+            self.actors = [None if actor is None else ActorState(*actor) for actor in files]
+            if self.kind.in_process:
+                (actor,) = self.actors
+                if actor is None:
+                    raise CheckpointError(f"{loaded.path} is a model without its run")
+                others = self.learner.restore(actor)
+                self.actors = []
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, OSError) as error:
+            raise CheckpointError(f"{loaded.path} is damaged: {type(error).__name__}: {error}") from None
+        warn_of_new_episodes(self.config, others)
+
+    def load_model(self, loaded: Checkpoint) -> None:
+        """Takes over the networks and the optimiser's statistics only."""
+        saved.load_tensors(loaded, self.agent, self.home)
+
+
+def _decided(config: Config, observation: ObservationSpec) -> Config:
+    """The configuration with its precision and its number of actor-learners decided, so that the run keeps them
+    wherever it goes on."""
+    if not HOMES[config.home].in_process:
+        config = dataclasses.replace(config, actors=configuration.team_size(config))
+    if config.precision != "auto":
+        return config
+    if not algorithms.is_convolutional(config, observation):
+        return dataclasses.replace(config, precision="float32")
+    return dataclasses.replace(config, precision=faster_precision(find_device(config.device)))

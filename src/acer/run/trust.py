@@ -1,0 +1,96 @@
+"""What a file may not decide: settings that reach outside this process come from the user of this command.
+
+A checkpoint or a settings file may come from a stranger. Its networks and numbers are data; its environment's module,
+its cluster, its device and its numbers of processes are not. A file's word for them is shown and refused, with the
+flags that would allow it.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from acer.config import flag_name
+from acer.errors import CheckpointError, SettingsError
+from acer.machine import cores
+
+MOST_ENVIRONMENTS = 1_024  # that a file may ask for
+
+Harmless = Callable[[Mapping[str, Any]], bool]
+
+
+def _plain_number(value: Any, most: int) -> bool:
+    return not isinstance(value, int | float) or value <= most  # of another type it is refused elsewhere
+
+
+OUTWARD: dict[str, Harmless] = {
+    "env": lambda c: ":" not in str(c.get("env", "")),
+    "home": lambda c: c.get("home", "local") == "local",
+    "actors": lambda c: c.get("home", "local") == "local" or not c.get("actors", 0),
+    "ray_address": lambda c: not c.get("ray_address", ""),
+    "cpus_per_actor": lambda c: c.get("home", "local") != "ray" or c.get("cpus_per_actor", 1.0) == 1.0,
+    "workers": lambda c: not c.get("workers", False),
+    "device": lambda c: c.get("device", "cpu") == "cpu",
+    "threads": lambda c: _plain_number(c.get("threads", 0), cores()),
+    "environments": lambda c: _plain_number(c.get("environments", 16), MOST_ENVIRONMENTS),
+}
+"""For each setting that reaches outside, whether a configuration's value can be taken from a file."""
+
+
+def admit(where: Path, settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A file's settings with those that the user gave; refused if it asks for more than a file may.
+
+    given: by name, what the user of this command said; only names of `OUTWARD`.
+    """
+    merged = {**settings, **given}
+    asked = [name for name, harmless in OUTWARD.items() if name not in given and not harmless(merged)]
+    if "env" in asked:
+        env = str(merged["env"])
+        importable = "<" not in env and not env.startswith(("__main__:", "functools:"))
+        raise CheckpointError(
+            f"{where} was made with {env}, code of your own, which is not run because a file names it; "
+            f"if you trust it, name it yourself: --env {env if importable else 'module:Class'}, in Python env=…"
+        )
+    if asked:
+        flags, keywords = flags_of(merged, asked), ", ".join(f"{name}={merged[name]!r}" for name in asked)
+        raise CheckpointError(
+            f"{where} asks for {flags}, which a file may not decide; if that is what you want, say it yourself: "
+            f"{flags}, in Python {keywords}"
+        )
+    return merged
+
+
+def admit_file(where: Path, settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuses a file of settings for a new run that asks for more than a file may."""
+    env = str(settings.get("env", ""))
+    if not given.get("env") and ":" in env:
+        raise SettingsError(
+            f"{where} names {env}, code that is not run because a file names it; if you trust it, name it yourself: "
+            f"acer train {env} --config {where}"
+        )
+    said = {name: value for name, value in given.items() if name in OUTWARD}
+    admit(where, settings, {"env": env, **said})
+
+
+def without_outward(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A file's settings for playing its model here: not with the home, devices and processes that it trained with."""
+    return {name: value for name, value in settings.items() if name == "env" or OUTWARD.get(name, _always)(settings)}
+
+
+def _always(settings: Mapping[str, Any]) -> bool:
+    return True
+
+
+def outward(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a configuration that the user gave, what reaches outside."""
+    return {name: settings[name] for name in OUTWARD}
+
+
+def outward_flags(settings: Mapping[str, Any]) -> str:
+    """The flags that a resume of this configuration needs, for copying; empty if none."""
+    return flags_of(settings, [name for name, harmless in OUTWARD.items() if not harmless(settings)])
+
+
+def flags_of(settings: Mapping[str, Any], names: list[str]) -> str:
+    return " ".join(
+        flag_name(name) if settings[name] is True else f"{flag_name(name)} {settings[name]}" for name in names
+    )
