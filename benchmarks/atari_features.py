@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from acer.learner.update import Evaluated
-from acer.run.training import Training
+from acer.run import opening
 from runs import train
 from table import write
 
@@ -22,7 +22,7 @@ COLUMNS = ["observations", "steps", "never_on", "always_on", "deviation_over_mea
 
 @torch.no_grad()
 def look(directory: Path) -> list[float]:
-    training = Training.resume(directory)
+    training = opening.resume(directory)
     learner, agent = training.learner, training.agent
     batch = learner._batch(learner.replay.sample(np.random.default_rng(1), 48))
     f = agent.distribution

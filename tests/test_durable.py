@@ -12,14 +12,16 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 
 from acer import ACER, Callback
 from acer.config import defaults
 from acer.envs import EnvBatch, batch
 from acer.envs.episodes import Replayable, seed_of
 from acer.errors import CheckpointError, LearningFault
-from acer.run import checkpoint
+from acer.run import checkpoint, opening, store
 from acer.run.training import Training
+from run_files import latest, numbered
 
 SMALL = {"environments": 4, "hidden": (8,), "trajectory_length": 5, "replay_capacity": 200, "replay_start": 60,
          "log_every": 100, "eval_episodes": 2, "eval_every": 300, "learning_rate_decay": "none", "eval_limit": 50,
@@ -42,11 +44,11 @@ def files(run):
         lines = (run / name).read_text().splitlines()
         keep = [i for i, column in enumerate(lines[0].split(",")) if column not in TIMES]
         found[name] = [[line.split(",")[i] for i in keep] for line in lines]
-    where, state = checkpoint.find(run, pytest.fail)
-    found["tensors"] = checkpoint.read_arrays(where / checkpoint.MODEL)
-    found["replay"] = checkpoint.read_arrays(where / checkpoint.REPLAY)
+    where, state = latest(run).path, latest(run).state
+    found["tensors"] = load_file(where / checkpoint.MODEL)
+    found["replay"] = load_file(where / checkpoint.REPLAY)
     found["blocks"] = (where / checkpoint.BLOCKS).read_bytes()
-    found["run"] = checkpoint.read_arrays(where / checkpoint.RUN)
+    found["run"] = load_file(where / checkpoint.RUN)
     found["state"] = {key: state[key] for key in ("steps", "random_streams", "meter", "evaluations", "best", "rows")}
     return found
 
@@ -72,7 +74,9 @@ def train(env, out, stops=(), steps=1_200, **settings):
         else:
             model.learn(steps, **({"out": directory} if directory else {}), callbacks=[StopAt(stop)])
             model.close()
-            training = Training.resume(out, env, out)
+            training = opening.resume(
+                out, env, out, {name: settings[name] for name in ("workers",) if name in settings}
+            )
             model = ACER.__new__(ACER)
             model._adopt(training)
             directory = None
@@ -159,7 +163,7 @@ class Moody(gym.Env):
 
 def test_an_environment_that_cannot_be_played_again_begins_new_episodes_and_says_so(tmp_path, capsys):
     ACER(Moody, **SMALL).learn(300, out=tmp_path / "run")
-    training = Training.resume(tmp_path / "run", Moody)
+    training = opening.resume(tmp_path / "run", Moody)
     assert "new ones begin" in " ".join(capsys.readouterr().err.split())
     assert training.learner.rollout.alive.all() and not training.learner.rollout.lengths.any()
     training.close()
@@ -198,8 +202,8 @@ def test_episodes_that_can_be_played_again_are_where_they_were():
 def test_another_directory_gets_its_own_checkpoints(tmp_path):
     model = ACER("CartPole-v1", **SMALL).learn(200, out=tmp_path / "a")
     model.learn(200, out=tmp_path / "b")
-    assert int(checkpoint.find(tmp_path / "a", pytest.fail)[0].name) < 400
-    assert int(checkpoint.find(tmp_path / "b", pytest.fail)[0].name) >= 400
+    assert int(latest(tmp_path / "a").path.name) < 400
+    assert int(latest(tmp_path / "b").path.name) >= 400
 
 
 def test_ctrl_c_reaches_workers_too_and_the_run_is_saved(tmp_path):
@@ -215,7 +219,7 @@ def test_ctrl_c_reaches_workers_too_and_the_run_is_saved(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130 and "acer resume" in " ".join(said.split())
-    checkpoint.find(tmp_path / "run", pytest.fail)
+    latest(tmp_path / "run")
 
 
 # ------------------------------------------------------------------ killed anywhere
@@ -257,7 +261,7 @@ def finished(tmp_path_factory):
     """A run with two checkpoints."""
     out = tmp_path_factory.mktemp("runs") / "run"
     ACER("CartPole-v1", **{**SMALL, "checkpoint_every": 200, "eval_every": 0}).learn(500, out=out)
-    assert len(checkpoint._numbered(out / "checkpoints")) == 2
+    assert len(numbered(out)) == 2
     return out
 
 
@@ -272,7 +276,7 @@ def run(finished, tmp_path):
 )
 @pytest.mark.parametrize("damage", ["flip", "cut", "missing"])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(run, name, damage, capsys):
-    newest, older = checkpoint._numbered(run / "checkpoints")
+    newest, older = numbered(run)
     file = newest / name
     content = bytearray(file.read_bytes())
     if damage == "flip":
@@ -282,20 +286,20 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(run, name, dam
         file.write_bytes(content[:-3])
     else:
         file.unlink()
-    training = Training.resume(run)
+    training = opening.resume(run)
     said = " ".join(capsys.readouterr().err.split())
     assert name in said and f"using {older} instead" in said.replace("- ", "-")
     assert training.steps == int(older.name)
     training.close()
     shutil.rmtree(older)
     with pytest.raises(CheckpointError, match="no usable checkpoint") as error:
-        Training.resume(run)
+        opening.resume(run)
     assert name in str(error.value) and "\n" not in str(error.value)
 
 
 def test_latest_that_names_nothing_good_is_not_silent(run, capsys):
     (run / "checkpoints" / "LATEST").write_text("999999999999\n")
-    Training.resume(run).close()
+    opening.resume(run).close()
     assert "999999999999 is missing" in " ".join(capsys.readouterr().err.split())
 
 
@@ -308,19 +312,19 @@ def test_the_best_by_evaluation_is_kept(tmp_path):
 
     settings = {**SMALL, "eval_every": 200, "checkpoint_every": 100, "keep_checkpoints": 1}
     model = ACER("CartPole-v1", **settings).learn(900, out=tmp_path / "run", callbacks=[Falling()])
-    names = [path.name for path in checkpoint._numbered(tmp_path / "run" / "checkpoints")]
+    names = [path.name for path in numbered(tmp_path / "run")]
     assert len(names) == 2 and 200 <= int(names[1]) < 300
     assert ACER.load(tmp_path / "run", best=True)._training.config.env == "CartPole-v1"
-    assert checkpoint.find(tmp_path / "run", print, best=True)[0].name == names[1]
+    assert store.find(tmp_path / "run", print, best=True).path.name == names[1]
     model.learn(500, out=tmp_path / "other", callbacks=[Falling()])  # whose best is its own
-    assert 900 < int(checkpoint.find(tmp_path / "other", print, best=True)[0].name) < 1_200
+    assert 900 < int(store.find(tmp_path / "other", print, best=True).path.name) < 1_200
 
 
 def test_saving_by_time(tmp_path):
     ACER("CartPole-v1", **{**SMALL, "checkpoint_minutes": 1e-5, "keep_checkpoints": 100}).learn(
         300, out=tmp_path / "run"
     )
-    assert len(checkpoint._numbered(tmp_path / "run" / "checkpoints")) > 5
+    assert len(numbered(tmp_path / "run")) > 5
 
 
 # ------------------------------------------------------------------ disks
@@ -353,7 +357,7 @@ def test_a_full_disk_costs_the_checkpoint_and_not_the_run(small_disk, capsys):
     assert model.steps >= 800  # it went on
     assert "No space left" in capsys.readouterr().err
     (small_disk / "ballast").unlink()
-    training = Training.resume(small_disk / "run")
+    training = opening.resume(small_disk / "run")
     assert 200 <= training.steps < 400
     assert not list((small_disk / "run" / "checkpoints").glob(".*partial"))
     training.close()
@@ -421,7 +425,7 @@ def test_a_faulty_environment_ends_the_run_with_a_checkpoint_and_exit_code_3(fau
     assert result.returncode == 3, result.stderr
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("acer: faulty:Faulty") and said in " ".join(result.stderr.split())
-    _, state = checkpoint.find(tmp_path / "run", pytest.fail)
+    state = latest(tmp_path / "run").state
     assert 400 <= state["steps"] <= 600
 
 
@@ -468,7 +472,7 @@ def test_a_gradient_that_is_not_finite_never_reaches_the_parameters():
 
 def test_many_in_a_row_stop_the_run_with_a_diagnosis(tmp_path):
     training, learning = learner(most_skipped=3)
-    training.directory = tmp_path
+    training.begin(tmp_path)
     original = learning._batch
 
     def poisoned(trajectory):
@@ -482,14 +486,14 @@ def test_many_in_a_row_stop_the_run_with_a_diagnosis(tmp_path):
         training.run()
     assert "rewards, at step 2 of trajectory 1" in str(error.value) and "policy.torso" in str(error.value)
     assert error.value.exit_code == 3
-    _, state = checkpoint.find(tmp_path, pytest.fail)
+    state = latest(tmp_path).state
     assert state["skipped_updates"] >= 3
     training.close()
 
 
 def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
     training, _ = learner()
-    training.directory = tmp_path
+    training.begin(tmp_path)
     training.learner.iterate()
     training.agent.home.theta[3] = float("nan")
     with pytest.raises(LearningFault, match="not saved"):
@@ -509,7 +513,7 @@ def test_a_batch_that_nobody_can_replay_has_no_state():
 
 
 def test_states_are_json_and_arrays_only(run):
-    where, _ = checkpoint.find(run, pytest.fail)
+    where = latest(run).path
     assert {file.name for file in where.iterdir()} == {
         checkpoint.MODEL,
         checkpoint.RUN,

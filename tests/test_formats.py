@@ -1,12 +1,13 @@
 """Checkpoints of every released format are read, and their runs go on."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from acer import ACER
-from acer.run.training import Training
+from acer.run import opening
 
 FIXTURES = Path(__file__).parent / "fixtures"
 RUNS = [path for path in sorted(FIXTURES.glob("format-*/*")) if (path / "config.json").is_file()]
@@ -16,9 +17,11 @@ RUNS = [path for path in sorted(FIXTURES.glob("format-*/*")) if (path / "config.
 def test_a_run_goes_on(saved, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(saved, run)
-    training = Training.resume(run, directory=run)
+    config = json.loads((run / "config.json").read_text())
+    given = {name: config[name] for name in ("home", "actors") if config["home"] != "local"}
+    training = opening.resume(run, directory=run, given=given)
     before = training.steps
-    training.set_config(training.config.__class__(**vars(training.config) | {"steps": before + 60}))
+    training.extend(before + 60)
     training.run()
     training.close()
     assert training.steps >= before + 60

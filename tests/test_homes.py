@@ -24,9 +24,9 @@ from acer.homes.local import Local
 from acer.homes.shared import Memory, Shared, WorkerProcesses
 from acer.learner.normalizer import Moments
 from acer.learner.parameters import Constants
-from acer.run import checkpoint
-from acer.run.training import Training
+from acer.run import opening
 from environments import Mortal
+from run_files import latest
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
 from acer.homes.ray import Worker  # noqa: E402
@@ -83,7 +83,7 @@ def test_one_actor_learns_the_same_in_every_home(env, steps, unit, home, cluster
     without_overlap = {"overlap": False} if home == "ray" else {}
     other = ACER(env, seed=3, delta_unit=unit, home=home, actors=1, **without_overlap, **SMALL).learn(steps)
     mine, its = local._training.home, other._training.home
-    assert local._training.meter.updates == other._training.meter.updates >= 50
+    assert local._training.state.meter.updates == other._training.state.meter.updates >= 50
     assert local.steps == other.steps
     for name in ("theta", "theta_a", "square"):
         torch.testing.assert_close(getattr(its, name), getattr(mine, name), rtol=0, atol=1e-6)
@@ -99,7 +99,7 @@ def test_many_actors_share_what_they_learn(tmp_path):
     assert model.steps >= 3_000 and torch.isfinite(training.home.theta).all()
     assert not torch.equal(training.home.theta, before)
     assert training.home.moments.count == model.steps  # each step observed once
-    assert len(training._parts) == 3 and all(len(part.blocks) for part in training._parts)
+    assert len(training.state.actors) == 3 and all(len(part.blocks) for part in training.state.actors)
     rows = list(csv.DictReader((tmp_path / "run" / "progress.csv").open()))
     assert int(rows[-1]["steps"]) == model.steps
     staleness = [float(row["staleness"]) for row in rows if row["staleness"]]
@@ -136,10 +136,10 @@ def test_a_directory_that_is_refused_leaves_no_crew_behind(tmp_path):
 
 def test_a_learner_that_goes_on_keeps_its_memory():
     model = ACER("CartPole-v1", home="shared", actors=2, **SMALL).learn(1_000)
-    first = [len(part.replay["block_sizes"]) for part in model._training._parts]
+    first = [len(part.replay["block_sizes"]) for part in model._training.state.actors]
     model.learn(1_000)
-    assert all(now > then for now, then in zip([len(p.replay["block_sizes"]) for p in model._training._parts], first,
-                                               strict=True))  # fmt: skip
+    now = [len(part.replay["block_sizes"]) for part in model._training.state.actors]
+    assert all(more > less for more, less in zip(now, first, strict=True))
 
 
 @pytest.mark.parametrize("home", ["shared", "ray"])
@@ -153,25 +153,25 @@ def test_a_run_of_many_is_taken_up_again(home, tmp_path, request):
 
     model = ACER("CartPole-v1", home=home, actors=2, steps=12_000, **SMALL)
     model.learn(12_000, out=tmp_path / "run", callbacks=[Stop()])
-    _, state = checkpoint.find(tmp_path / "run", pytest.fail)
+    state = latest(tmp_path / "run").state
     assert 1_000 <= state["steps"] < 12_000 and len(state["random_streams"]) == 2
     assert "actor-1.replay.blocks" in state["files"]
-    again = Training.resume(tmp_path / "run", directory=tmp_path / "run")
+    again = opening.resume(tmp_path / "run", directory=tmp_path / "run", given={"home": home, "actors": 2})
     assert again.steps == state["steps"]
     again.run()
     assert again.steps >= 12_000
     steps = [int(row["steps"]) for row in csv.DictReader((tmp_path / "run" / "episodes.csv").open())]
-    assert len(steps) == again.meter.episodes
+    assert len(steps) == again.state.meter.episodes
     local = ACER.load(tmp_path / "run")  # the model alone needs no workers
     assert local.evaluate(2).mean > 0
 
 
 def test_a_part_that_is_missing_is_named(tmp_path):
     ACER("CartPole-v1", home="shared", actors=2, **SMALL).learn(600, out=tmp_path / "run")
-    where, _ = checkpoint.find(tmp_path / "run", pytest.fail)
+    where = latest(tmp_path / "run").path
     (where / "actor-1.replay.blocks").unlink()
     with pytest.raises(CheckpointError, match=r"actor-1\.replay\.blocks is missing"):
-        Training.resume(tmp_path / "run")
+        opening.resume(tmp_path / "run", given={"home": "shared", "actors": 2})
 
 
 def test_shared_moments_are_those_of_everything_observed():
@@ -304,7 +304,7 @@ def test_no_process_outlives_its_run(number, tmp_path):
     assert not {name for name in set(os.listdir("/dev/shm")) - shared_before if name.startswith("torch")}
     if number != signal.SIGKILL:
         assert process.returncode == 130 and b"acer resume run" in said, said
-        _, state = checkpoint.find(tmp_path / "run", pytest.fail)
+        state = latest(tmp_path / "run").state
         assert len(state["random_streams"]) == 3
 
 
@@ -357,7 +357,7 @@ def test_a_lost_holder_sends_the_run_back_to_its_checkpoint(cluster, tmp_path, c
     steps = [int(row["steps"]) for row in csv.DictReader((tmp_path / "run" / "progress.csv").open())]
     assert steps == sorted(set(steps))
     episodes = sum(1 for _ in (tmp_path / "run" / "episodes.csv").open()) - 1
-    assert episodes == model._training.meter.episodes
+    assert episodes == model._training.state.meter.episodes
 
 
 def test_a_lost_holder_does_not_begin_another_ray(tmp_path):

@@ -1,7 +1,6 @@
 """The Python interface, and the same bits from the same seed."""
 
 import hashlib
-import json
 import os
 import signal
 import subprocess
@@ -16,8 +15,9 @@ import torch
 from acer import ACER, Callback
 from acer.config import ALGORITHMS
 from acer.errors import AcerError, CheckpointError, SettingsError
-from acer.run import checkpoint, logs
+from acer.run import tables
 from environments import Corridor, Target
+from run_files import read_state, rewrite_state
 
 SMALL = {"hidden": (16,), "replay_start": 320, "eval_episodes": 2}
 
@@ -132,7 +132,7 @@ def test_resume_takes_learner_replay_streams_and_counters_along(tmp_path):
     assert all(b.learner.rngs[n].bit_generator.state == r.bit_generator.state for n, r in a.learner.rngs.items())
     back.learn(700)
     assert back.steps >= 1_400
-    assert int(logs.read(tmp_path / "run" / "progress.csv")[-1]["steps"]) == back.steps  # it goes on in its directory
+    assert int(tables.read(tmp_path / "run" / "progress.csv")[-1]["steps"]) == back.steps  # it goes on in its directory
     assert ACER.load(tmp_path / "run").steps == 0 and ACER.load(tmp_path / "run", resume=True).steps == back.steps
 
 
@@ -193,9 +193,9 @@ def test_a_checkpoint_of_another_environment_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="another environment") as error:
         ACER.load(tmp_path / "m", env="Acrobot-v1")
     assert "\n" not in str(error.value)
-    state = json.loads((tmp_path / "m" / "state.json").read_text())
+    state = read_state(tmp_path / "m")
     state["config"]["hidden"] = [32]
-    (tmp_path / "m" / "state.json").write_text(json.dumps(state | {"sha256": checkpoint._digest(state)}))
+    rewrite_state(tmp_path / "m", state)
     with pytest.raises(CheckpointError, match="the network needs"):
         ACER.load(tmp_path / "m")
 

@@ -1,5 +1,6 @@
 """Files from strangers: damaged or hostile checkpoints are refused in one line or load identically; no code runs."""
 
+import hashlib
 import json
 import random
 import resource
@@ -14,8 +15,8 @@ import safetensors.numpy
 
 from acer import ACER
 from acer.errors import AcerError
-from acer.run import checkpoint
-from acer.run.training import Training
+from acer.run import checkpoint, files, opening
+from run_files import latest, read_state, rehash, rewrite_state
 
 SMALL = {"environments": 2, "trajectories_per_update": 2, "hidden": (8,), "trajectory_length": 5,
          "replay_capacity": 100, "replay_start": 20, "checkpoint_minutes": 0.0, "eval_episodes": 1}  # fmt: skip
@@ -27,20 +28,20 @@ FILES = (checkpoint.MODEL, checkpoint.RUN, checkpoint.REPLAY, checkpoint.BLOCKS)
 def original(tmp_path_factory):
     out = tmp_path_factory.mktemp("strangers") / "run"
     ACER("CartPole-v1", **SMALL).learn(150, out=out)
-    return checkpoint.find(out, pytest.fail)[0]
+    return latest(out).path
 
 
 @pytest.fixture(scope="module")
 def contents(original):
-    return what(Training.resume(original))
+    return what(opening.resume(original))
 
 
 def what(training):
     """Everything that a load gives, as bytes."""
     arrays, blocks = training.learner.replay.state()
-    state = json.dumps(training.state() | {"versions": {}}, sort_keys=True)
+    state = json.dumps(training.state.describe() | {"versions": {}}, sort_keys=True)
     found = [
-        *(t.numpy().tobytes() for t in training.tensors().values()),
+        *(t.numpy().tobytes() for t in training.state.tensors().values()),
         *(a.tobytes() for a in arrays.values()),
         *blocks,
         *(a.tobytes() for a in training.learner.state().run.values()),
@@ -48,16 +49,6 @@ def what(training):
     ]
     training.close()
     return found
-
-
-def rehash(where):
-    """Makes hashes and sizes right again, as a stranger would who means harm."""
-    state = json.loads((where / checkpoint.STATE).read_text())
-    for name in state.get("files", {}):
-        if (where / name).is_file():
-            content = (where / name).read_bytes()
-            state["files"][name] = {"bytes": len(content), "sha256": checkpoint._hash(where / name)}
-    (where / checkpoint.STATE).write_text(json.dumps(state | {"sha256": checkpoint._digest(state)}))
 
 
 def mutated_bytes(rng, content):
@@ -129,7 +120,7 @@ def attack(rng, where):
     if name == checkpoint.STATE and rng.random() < 0.8:
         state = mutated_json(rng, json.loads(path.read_text()))
         if isinstance(state, dict):
-            state["sha256"] = checkpoint._digest(state)
+            state["sha256"] = checkpoint.digest(state)
         path.write_text(json.dumps(state))
         return
     if name.endswith(".safetensors") and rng.random() < 0.5:
@@ -154,7 +145,7 @@ def test_ten_thousand_mutations(count, original, contents, tmp_path, capsys):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                training = Training.resume(where)
+                training = opening.resume(where)
             except AcerError as error:
                 lines.append(str(error))
                 continue
@@ -169,7 +160,7 @@ def test_ten_thousand_mutations(count, original, contents, tmp_path, capsys):
 
 
 def test_the_original_loads_identically(original, contents):
-    assert what(Training.resume(original)) == contents
+    assert what(opening.resume(original)) == contents
 
 
 # ------------------------------------------------------------------ hand-made attacks
@@ -183,24 +174,25 @@ def copy(original, tmp_path):
 
 def refused(where, match):
     with pytest.raises(AcerError, match=match) as error:
-        Training.resume(where)
+        opening.resume(where)
     assert "\n" not in str(error.value)
 
 
-def test_a_header_that_claims_ten_terabytes(copy):
+@pytest.mark.parametrize(("name", "said"), [(checkpoint.MODEL, "is missing"), (checkpoint.RUN, "cannot be read")])
+def test_a_header_that_claims_ten_terabytes(name, said, copy):
     header = json.dumps({"theta": {"dtype": "F32", "shape": [2_500_000_000_000], "data_offsets": [0, 10**13]}}).encode()
-    (copy / checkpoint.MODEL).write_bytes(struct.pack("<Q", len(header)) + header + b"\0" * 64)
+    (copy / name).write_bytes(struct.pack("<Q", len(header)) + header + b"\0" * 64)
     rehash(copy)
-    refused(copy, "cannot be read")
-    (copy / checkpoint.MODEL).write_bytes(struct.pack("<Q", 2**60) + header)
+    refused(copy, said)
+    (copy / name).write_bytes(struct.pack("<Q", 2**60) + header)
     rehash(copy)
     refused(copy, "cannot be read")
 
 
 def test_a_network_larger_than_its_file_takes_no_memory(copy):
-    state = json.loads((copy / checkpoint.STATE).read_text())
+    state = read_state(copy)
     state["config"]["hidden"] = [1_000_000, 1_000_000]
-    (copy / checkpoint.STATE).write_text(json.dumps(state | {"sha256": checkpoint._digest(state)}))
+    rewrite_state(copy, state)
     refused(copy, "the network needs|not of this network|is missing")
 
 
@@ -219,9 +211,9 @@ def test_a_replay_block_that_is_a_bomb(copy):
 def test_paths_in_names_lead_nowhere(copy, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("x")
-    state = json.loads((copy / checkpoint.STATE).read_text())
-    state["files"]["../secret"] = {"bytes": 1, "sha256": checkpoint._hash(secret)}
-    (copy / checkpoint.STATE).write_text(json.dumps(state | {"sha256": checkpoint._digest(state)}))
+    state = read_state(copy)
+    state["files"]["../secret"] = {"bytes": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
+    rewrite_state(copy, state)
     refused(copy, "does not say which files")
     run = tmp_path / "run"
     shutil.copytree(copy, run / "checkpoints" / "000000000001")
@@ -239,8 +231,8 @@ def test_json_as_deep_as_the_sea_or_as_large(copy):
     (copy / checkpoint.STATE).write_text("[" * 200_000)
     refused(copy, "cannot be read")
     with (copy / checkpoint.STATE).open("wb") as file:
-        file.truncate(checkpoint.LARGEST_STATE + 1)
-    refused(copy, "larger than any state")
+        file.truncate(files.LARGEST_TEXT + 1)
+    refused(copy, "larger than any such file")
 
 
 def test_pickles_are_not_opened(copy, tmp_path):
@@ -261,7 +253,7 @@ def test_an_environment_that_a_file_names_is_not_imported(copy, tmp_path, monkey
     (tmp_path / "harm.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(tmp_path)
     for name in ("harm:Env", "os:abort", "harm:CartPole-v1"):
-        state = json.loads((copy / checkpoint.STATE).read_text())
+        state = read_state(copy)
         state["config"]["env"] = name
-        (copy / checkpoint.STATE).write_text(json.dumps(state | {"sha256": checkpoint._digest(state)}))
+        rewrite_state(copy, state)
         refused(copy, "code of your own")
