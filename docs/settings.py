@@ -1,9 +1,9 @@
-"""Writes settings.md from the settings themselves: `make docs`."""
+"""Writes settings.md from the settings' declarations: `make docs`."""
 
-import typing
+from itertools import groupby
 from pathlib import Path
 
-from acer.config import PRESETS, Config, defaults, descriptions
+from acer.config import PRESETS, SETTINGS, Config, Setting, defaults, descriptions
 
 COLUMNS = [
     (preset, continuous)
@@ -22,19 +22,27 @@ def text() -> str:
         "Every setting is a flag of `acer train` (`--learning-rate 1e-3`), a keyword of `ACER(…)`",
         "(`learning_rate=1e-3`) and a key of `config.json`. The columns are the presets' defaults for `acer`; the",
         "other algorithms change what their name says. A sentence ends with the setting's place in the paper, or with",
-        "*ours*; on Atari a step is four frames of the game. `--envs-per-actor` is another name of `--environments`.",
-        "",
-        f"| setting | {' | '.join(heads)} | what it is |",
-        f"|---|{'---|' * (len(heads) + 1)}",
+        "*ours*; on Atari a step is four frames of the game.",
     ]
-    hints = typing.get_type_hints(Config)
-    for name, sentence in descriptions().items():
-        values = [getattr(config, name) for config in configs]
-        shown = [_shown(value) for value in values] if name not in ("env", "preset") else ["" for _ in values]
-        if typing.get_origin(hints[name]) is typing.Literal:
-            sentence += " One of " + ", ".join(f"`{choice}`" for choice in typing.get_args(hints[name])) + "."
-        lines.append(f"| `{name}` | {' | '.join(shown)} | {sentence.replace('|', chr(92) + '|')} |")
+    sentences = descriptions()
+    for group, members in groupby(SETTINGS.values(), lambda of: of.group):
+        lines += ["", f"## {group}", "", f"| setting | {' | '.join(heads)} | what it is |"]
+        lines.append(f"|---|{'---|' * (len(heads) + 1)}")
+        lines += [_row(of, sentences[of.name], configs) for of in members]
     return "\n".join(lines) + "\n"
+
+
+def _row(of: Setting, sentence: str, configs: list[Config]) -> str:
+    values = ["" if of.name in ("env", "preset") else _shown(getattr(config, of.name)) for config in configs]
+    if of.choices is not None:
+        sentence += " One of " + ", ".join(f"`{choice}`" for choice in of.choices) + "."
+    if of.bound is not None:
+        sentence += f" Must {of.bound.must}."
+    if of.when is not None:
+        sentence += f" For {of.when.said}."
+    if of.alias is not None:
+        sentence += f" `{of.alias}` is another name of the flag."
+    return f"| `{of.name}` | {' | '.join(values)} | {sentence.replace('|', chr(92) + '|')} |"
 
 
 def _shown(value: object) -> str:

@@ -63,7 +63,7 @@ def cases(draw: st.DrawFn, algo: str, continuous: bool, **fixed: Any) -> Case:
         "hidden": draw(st.sampled_from([(5, 4), (4,), ()])),
         "shared_torso": draw(st.booleans()),
         "advantage_hidden": 4,
-        **config.ALGORITHMS[algo],
+        **config.ALGORITHMS[algo].changes,
         **fixed,
     }
     chosen = replace(config.defaults("oracle", continuous, algo=algo), **settings)

@@ -33,6 +33,16 @@ def preset_of(env: str | EnvMaker) -> str:
     return "classic"
 
 
+def options_of(env: str) -> tuple[str, ...]:
+    """Names of the settings that an environment is made with."""
+    return ("sticky_actions", "full_action_set", "life_loss") if env in GAMES else ()
+
+
+def steps_natively(env: str) -> bool:
+    """Whether a batch of the environment steps in threads of its own."""
+    return env in GAMES or env in TASKS
+
+
 def known_names() -> list[str]:
     """The paper's games and tasks, then every Gymnasium id that is registered now, newest version of each."""
     newest: dict[str, gym.envs.registration.EnvSpec] = {}

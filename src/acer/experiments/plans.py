@@ -182,7 +182,7 @@ def _method(task: str, method: str, setting: int, seed: int, others: dict[str, A
     """A method on a control task; each setting has a random stream of its own. The learning rate stays what was drawn:
     the paper names no annealing."""
     drawn = draw(setting)
-    delta = {} if ALGORITHMS[method].get("trust_region") == "none" else {"delta": drawn.delta}
+    delta = {} if ALGORITHMS[method].trust_region is False else {"delta": drawn.delta}
     own = {"learning_rate": drawn.learning_rate, "learning_rate_decay": "none", "seed": MOST_SETTINGS * seed + setting,
            **delta}  # fmt: skip
     return defaults(task, True, "control", method, **others, **own)

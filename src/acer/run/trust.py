@@ -5,34 +5,14 @@ its cluster, its device and its numbers of processes are not. A file's word for 
 flags that would allow it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from acer.config import flag_name
+from acer.config import SETTINGS, flag_name
 from acer.errors import CheckpointError, SettingsError
-from acer.machine import cores
 
-MOST_ENVIRONMENTS = 1_024  # that a file may ask for
-
-Harmless = Callable[[Mapping[str, Any]], bool]
-
-
-def _plain_number(value: Any, most: int) -> bool:
-    return not isinstance(value, int | float) or value <= most  # of another type it is refused elsewhere
-
-
-OUTWARD: dict[str, Harmless] = {
-    "env": lambda c: ":" not in str(c.get("env", "")),
-    "home": lambda c: c.get("home", "local") == "local",
-    "actors": lambda c: c.get("home", "local") == "local" or not c.get("actors", 0),
-    "ray_address": lambda c: not c.get("ray_address", ""),
-    "cpus_per_actor": lambda c: c.get("home", "local") != "ray" or c.get("cpus_per_actor", 1.0) == 1.0,
-    "workers": lambda c: not c.get("workers", False),
-    "device": lambda c: c.get("device", "cpu") == "cpu",
-    "threads": lambda c: _plain_number(c.get("threads", 0), cores()),
-    "environments": lambda c: _plain_number(c.get("environments", 16), MOST_ENVIRONMENTS),
-}
+OUTWARD = {name: of.from_file for name, of in SETTINGS.items() if of.from_file is not None}
 """For each setting that reaches outside, whether a configuration's value can be taken from a file."""
 
 

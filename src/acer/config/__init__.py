@@ -1,0 +1,35 @@
+"""Settings of a run: each declared once.
+
+`settings` declares each setting: type, default, bounds, sentence and source, when it has a meaning, what a file may
+say of it. `presets` and `algorithms` hold the tables of other defaults. `checks` puts them together and refuses what
+cannot be meant. Flags, messages and docs/settings.md are made from the declarations.
+
+May import: envs.
+"""
+
+from acer.config.algorithms import ALGORITHMS
+from acer.config.checks import check_names, defaults, from_dict, validate
+from acer.config.files import read_file, to_json
+from acer.config.presets import PRESETS
+from acer.config.setting import Setting, flag_name
+from acer.config.settings import SETTINGS, Config, descriptions
+from acer.config.shares import environment_options, team_size, threads_of
+
+__all__ = [
+    "ALGORITHMS",
+    "PRESETS",
+    "SETTINGS",
+    "Config",
+    "Setting",
+    "check_names",
+    "defaults",
+    "descriptions",
+    "environment_options",
+    "flag_name",
+    "from_dict",
+    "read_file",
+    "team_size",
+    "threads_of",
+    "to_json",
+    "validate",
+]

@@ -1,0 +1,32 @@
+"""What each preset changes, for any kind of action and for each. `settings` says what the paper fixes."""
+
+from typing import Any
+
+Preset = dict[str, dict[str, Any]]
+
+PRESETS: dict[str, Preset] = {
+    "classic": {
+        "any": {"learning_rate": 7e-4, "learning_rate_decay": "linear", "rmsprop_epsilon": 1e-5, "hidden": (64, 64),
+                "shared_torso": False, "replay_capacity": 5_000, "replay_start": 1_000, "trajectory_length": 20,
+                "trajectories_per_update": 4, "max_gradient_norm": 10.0},
+        "discrete": {"reward_scale": 0.03, "entropy_weight": 0.001, "truncation": 10.0, "alpha": 0.99, "delta": 1.0},
+        "continuous": {"reward_scale": 0.01, "entropy_weight": 0.0, "truncation": 5.0, "alpha": 0.995, "delta": 0.1,
+                       "sigma": 0.3, "normalize_observations": True, "on_policy": False},
+    },
+    "atari": {
+        "any": {"replay_capacity": 50_000, "trajectory_length": 20, "truncation": 10.0, "delta": 1.0, "alpha": 0.99,
+                "hidden": (512,), "clip_rewards": True, "steps": 10_000_000, "replay_start": 20_000,
+                "learning_rate": 2.5e-4, "rmsprop_start": 1.0, "initialization": "orthogonal",
+                "normalize_observations": True, "log_every": 20_000, "eval_policy": "sampled"},
+        "discrete": {"entropy_weight": 0.001},
+        "continuous": {"entropy_weight": 0.0},
+    },
+    "control": {
+        "any": {"replay_capacity": 5_000, "trajectory_length": 50, "truncation": 5.0, "delta": 1.0, "alpha": 0.995,
+                "hidden": (256, 256), "advantage_hidden": 128, "sigma": 0.3, "sdn_samples": 5, "steps": 2_000_000,
+                "learning_rate": 5e-4, "learning_rate_decay": "linear", "delta_unit": "errors", "reward_scale": 0.1,
+                "normalize_observations": True, "on_policy": False, "shared_torso": False},
+        "discrete": {"entropy_weight": 0.001},
+        "continuous": {"entropy_weight": 0.0},
+    },
+}  # fmt: skip

@@ -1,0 +1,278 @@
+"""The settings of a run, each declared once.
+
+Every field is a flag of `acer train`, a keyword of `ACER(…)` and a key of `config.json`. Below it stands its sentence,
+which ends with its place in the paper, or with "ours". Defaults that a preset or an algorithm changes are in `presets`
+and `algorithms`; what several settings must be together, in `checks`.
+"""
+
+import ast
+import inspect
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from acer.config.algorithms import ALGORITHMS
+from acer.config.presets import PRESETS
+from acer.config.setting import (
+    AT_LEAST_1,
+    FRACTION,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SIZES,
+    FromFile,
+    When,
+    declared,
+    setting,
+)
+from acer.envs.registry import options_of, steps_natively
+from acer.machine import cores
+
+# Headings of `acer train --help`, in its order.
+COMMON = "What is trained"
+SCALE = "Where it runs"
+ENVIRONMENT = "Environment"
+EXPERIENCE = "Experience and replay"
+RETURNS = "Returns and importance weights"
+TRUST_REGION = "Trust region"
+GRADIENT = "Gradient steps"
+NETWORK = "Policy and networks"
+SCALING = "Observations and rewards"
+RECORDS = "Logs, evaluations, checkpoints"
+FAULTS = "When something goes wrong"
+
+MOST_ENVIRONMENTS = 1_024  # that a file may ask for
+
+
+def _has_q(config: "Config") -> bool:
+    return ALGORITHMS[config.algo].q
+
+
+def _option(name: str) -> When:
+    return When(lambda c, _: name in options_of(c.env), "Atari games by their plain names")
+
+
+WITH_Q = When(lambda c, _: _has_q(c), "algorithms with a Q")
+TRACED = When(lambda c, _: _has_q(c) and c.returns != "importance", "retrace, tree-backup and degris")
+TIS = When(lambda c, _: ALGORITHMS[c.algo].product_of_weights, "tis and trust-tis")
+PROJECTION = When(lambda c, _: c.trust_region == "projection", "--trust-region projection")
+PENALTY = When(lambda c, _: c.trust_region == "penalty", "--trust-region penalty")
+ANY_TRUST_REGION = When(lambda c, _: c.trust_region != "none", "a trust region")
+DISCRETE_TRUST_REGION = When(lambda c, cont: not cont and c.trust_region != "none", "discrete actions, trust region")
+CONTINUOUS = When(lambda _, continuous: continuous, "continuous actions")
+CONTINUOUS_Q = When(lambda c, continuous: continuous and _has_q(c), "continuous ACER")
+DUELING_Q = When(lambda c, cont: cont and _has_q(c) and ALGORITHMS[c.algo].dueling, "continuous ACER")
+SEVERAL_PROCESSES = When(lambda c, _: c.home != "local", "--home shared and --home ray")
+RAY = When(lambda c, _: c.home == "ray", "--home ray")
+PYTHON_STEPS = When(
+    lambda c, _: not steps_natively(c.env),
+    "environments other than the games and control tasks, which have threads of their own",
+)
+
+
+def _at_most(name: str, default: int, most: int) -> FromFile:
+    """A file may give `name` up to `most`; a value of another type is refused elsewhere."""
+
+    def may(config: Mapping[str, Any]) -> bool:
+        value = config.get(name, default)
+        return not isinstance(value, int | float) or value <= most
+
+    return may
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of one run."""
+
+    env: Positional[str] = setting(COMMON, "", from_file=lambda c: ":" not in str(c.get("env", "")))
+    """Environment: an Atari game (pong), a control task (fish), a Gymnasium id, or module:Class of your own."""
+    algo: str = setting(COMMON, "acer", choices=ALGORITHMS)
+    """Algorithm: ACER, a baseline of Section 6, or ACER with one component removed (Section 6.1)."""
+    preset: str = setting(COMMON, "classic", choices=PRESETS)
+    """Where the other settings come from: the paper's Atari or control constants, or small environments."""
+    steps: int = setting(COMMON, 100_000, AT_LEAST_1)
+    """Environment steps to train for, over all environments (ours)."""
+    seed: int = setting(COMMON, 0, NOT_NEGATIVE)
+    """The one seed from which every random stream is spawned (ours)."""
+
+    home: Literal["local", "shared", "ray"] = setting(
+        SCALE, "local", from_file=lambda c: c.get("home", "local") == "local"
+    )
+    """Where the parameters live: in this process, in memory shared by many processes (asynchronous actor-learners,
+    Section 4), or on a Ray cluster (ours)."""
+    actors: int = setting(
+        SCALE,
+        0,
+        NOT_NEGATIVE,
+        when=SEVERAL_PROCESSES,
+        from_file=lambda c: c.get("home", "local") == "local" or not c.get("actors", 0),
+    )
+    """Actor-learners, with --home shared or ray; 0 for one on each core (16, Section 4)."""
+    environments: Annotated[int, arg(aliases=["--envs-per-actor"])] = setting(
+        SCALE,
+        16,
+        AT_LEAST_1,
+        alias="--envs-per-actor",
+        from_file=_at_most("environments", 16, MOST_ENVIRONMENTS),
+    )
+    """Environments that step together in each actor-learner (1 for each of 16 actors, Section 4)."""
+    workers: bool = setting(SCALE, False, when=PYTHON_STEPS, from_file=lambda c: not c.get("workers", False))
+    """Run each environment in a process of its own: for simulators slower than about 0.1 ms a step (ours)."""
+    threads: int = setting(SCALE, 0, NOT_NEGATIVE, from_file=_at_most("threads", 0, cores()))
+    """Threads of each actor-learner, for its network and for its emulators or physics; 0 takes its share of the cores,
+    a network without convolutions 1 (ours)."""
+    device: str = setting(SCALE, "cpu", from_file=lambda c: c.get("device", "cpu") == "cpu")
+    """Where the networks run (CPUs, Section 4, are what acer is tuned for)."""
+    precision: Literal["auto", "float32", "bfloat16"] = setting(SCALE, "auto")
+    """Arithmetic of the convolutional torso; auto tries both when a run begins and takes bfloat16 if it is clearly
+    faster. All else is float32 (ours)."""
+    ray_address: str = setting(SCALE, "", when=RAY, from_file=lambda c: not c.get("ray_address", ""))
+    """Ray cluster to run on, as host:port, or auto for this machine's; without it one is started here (ours)."""
+    cpus_per_actor: float = setting(
+        SCALE,
+        1.0,
+        NOT_NEGATIVE,
+        when=RAY,
+        from_file=lambda c: c.get("home", "local") != "ray" or c.get("cpus_per_actor", 1.0) == 1.0,
+    )
+    """CPUs that Ray sets aside for each actor-learner; less for simulators that mostly wait (ours)."""
+    overlap: bool = setting(SCALE, True, when=RAY)
+    """Whether an actor-learner on Ray computes its next update while its last one is on its way (ours)."""
+
+    sticky_actions: float = setting(ENVIRONMENT, 0.0, FRACTION, when=_option("sticky_actions"))
+    """Probability that a game's emulator repeats the last action instead (0 in Mnih et al. 2015; 0.25 in Machado et
+    al. 2018)."""
+    full_action_set: bool = setting(ENVIRONMENT, False, when=_option("full_action_set"))
+    """All 18 actions of the joystick instead of those that the game knows (ours)."""
+    life_loss: bool = setting(ENVIRONMENT, False, when=_option("life_loss"))
+    """Whether a lost life ends the return in a game; the game goes on and its whole score is reported (ours)."""
+
+    trajectory_length: int = setting(EXPERIENCE, 20, AT_LEAST_1)
+    """k, steps between updates (20 on Atari, Section 4; 50 in control, Section 6)."""
+    trajectories_per_update: int = setting(EXPERIENCE, 4, AT_LEAST_1)
+    """Trajectories whose mean makes one update: 1 in the paper, whose 16 actors update one by one; fewer than 4
+    where --environments is no multiple of 4 (ours)."""
+    gamma: float = setting(EXPERIENCE, 0.99, FRACTION)
+    """Discount γ (Section 4; Appendix E.1)."""
+    on_policy: bool = setting(EXPERIENCE, True)
+    """Whether each new trajectory is learnt from at once (Algorithm 1); continuous ACER learns from replay only
+    (Section 6)."""
+    replay_ratio: float = setting(EXPERIENCE, 4.0, NOT_NEGATIVE)
+    """Mean of the Poisson number of replays after each new trajectory (0, 1, 4 or 8, Section 4; about 4, Section 6)."""
+    replay_capacity: int = setting(EXPERIENCE, 50_000, AT_LEAST_1)
+    """Steps that each environment's replay memory holds (50,000 on Atari, Section 4; 5,000 in control, Section 6)."""
+    replay_start: int = setting(EXPERIENCE, 1_000, NOT_NEGATIVE)
+    """Steps stored, over all environments, before replay begins (ours)."""
+
+    returns: Literal["retrace", "tree-backup", "degris", "importance"] = setting(RETURNS, "retrace", when=WITH_Q)
+    """Estimator of Q^π (Section 3.1; importance sampling is the ablation of Appendix E.4)."""
+    trace_lambda: float = setting(RETURNS, 1.0, FRACTION, when=TRACED)
+    """λ of Retrace, tree backup and Degris' returns (1, footnote of Section 3.1)."""
+    truncation: float = setting(RETURNS, 10.0, NOT_NEGATIVE, when=WITH_Q, may_be_infinite=True)
+    """c, where importance weights of the policy gradient are truncated (10 on Atari, Section 4; 5 in control, Section
+    6)."""
+    tis_bound: float = setting(RETURNS, 5.0, POSITIVE, when=TIS)
+    """Bound on the product of importance weights in TIS (5, Appendix E.2)."""
+
+    trust_region: Literal["projection", "penalty", "none"] = setting(TRUST_REGION, "projection")
+    """How the policy is kept near the average policy: projection, or a penalty on the KL divergence (Section 3.3)."""
+    delta: float = setting(TRUST_REGION, 1.0, NOT_NEGATIVE, when=PROJECTION, may_be_infinite=True)
+    """δ, bound of the linearised KL divergence for each step (1 on Atari, Section 4; 0.1 to 2 in control, Section 6).
+    """
+    delta_unit: Literal["rewards", "errors"] = setting(TRUST_REGION, "rewards", when=PROJECTION)
+    """What δ is counted in: rewards, as printed, or the running size of the critic's errors, so that it means the same
+    however large rewards are (ours; measured in docs/trust-region.md)."""
+    alpha: float = setting(TRUST_REGION, 0.99, FRACTION, when=ANY_TRUST_REGION)
+    """α, decay of the average policy network (0.99 on Atari, Section 4; 0.995 in control, Section 6)."""
+    kl_weight: float = setting(TRUST_REGION, 1.0, NOT_NEGATIVE, when=PENALTY)
+    """Weight of the KL penalty, with --trust-region penalty (ours)."""
+    statistic: Literal["logits", "probabilities"] = setting(TRUST_REGION, "logits", when=DISCRETE_TRUST_REGION)
+    """φ of the categorical policy: probabilities (Section 3.3), or logits (ours; measured in docs/trust-region.md)."""
+
+    learning_rate: float = setting(GRADIENT, 7e-4, POSITIVE)
+    """Step size of RMSProp (10^-4 to 10^-3.3 in control, Section 6; ours elsewhere)."""
+    learning_rate_decay: Literal["none", "linear"] = setting(GRADIENT, "none")
+    """Whether the learning rate falls to 0 over the run's steps, whatever their number is made later (not annealed,
+    Section 4)."""
+    entropy_weight: float = setting(GRADIENT, 0.001, NOT_NEGATIVE)
+    """Weight of the entropy bonus; 0 for continuous actions, whose σ is fixed (0.001 on Atari, Section 4)."""
+    critic_weight: float = setting(GRADIENT, 1.0, NOT_NEGATIVE)
+    """Factor on the critic's gradient (1, Algorithms 2 and 3)."""
+    rmsprop_decay: float = setting(GRADIENT, 0.99, FRACTION)
+    """Decay of RMSProp's mean of squares (A3C's; ours)."""
+    rmsprop_epsilon: float = setting(GRADIENT, 1e-6, POSITIVE)
+    """ε inside RMSProp's root (ours)."""
+    rmsprop_start: float = setting(GRADIENT, 0.0, NOT_NEGATIVE)
+    """What RMSProp's mean of squares begins with: from 0 the first steps are the largest, from 1 they grow (ours)."""
+    max_gradient_norm: float = setting(GRADIENT, 10.0, POSITIVE, may_be_infinite=True)
+    """Norm to which each update's gradient is clipped (ours)."""
+
+    sigma: float = setting(NETWORK, 0.3, POSITIVE, when=CONTINUOUS)
+    """σ of the Gaussian policy, in units of half the action's range (0.3, Section 6)."""
+    sdn_samples: int = setting(NETWORK, 5, AT_LEAST_1, when=DUELING_Q)
+    """n, samples of the stochastic dueling network (5, Section 6)."""
+    torso: Literal["auto", "mlp", "conv"] = setting(NETWORK, "auto")
+    """Network before the heads: the paper's convolutions for images (Section 4), fully connected for vectors (ours)."""
+    hidden: tuple[int, ...] = setting(NETWORK, (64, 64), SIZES)
+    """Sizes of the fully connected layers (512 on Atari, Section 4; ours elsewhere)."""
+    advantage_hidden: int = setting(NETWORK, 64, AT_LEAST_1, when=CONTINUOUS_Q)
+    """Size of the small network that computes the advantages of continuous actions (ours)."""
+    activation: Literal["relu", "tanh"] = setting(NETWORK, "relu")
+    """Nonlinearity (rectifier, Section 4)."""
+    initialization: Literal["uniform", "orthogonal"] = setting(NETWORK, "uniform")
+    """First weights of the torso: PyTorch's own, or orthogonal with a gain of √2, which keeps the size of the signal
+    through the layers (ours)."""
+    shared_torso: bool = setting(NETWORK, True)
+    """Whether policy and critic share all but their heads (a single network, Section 2)."""
+    layer_norm: bool = setting(NETWORK, False)
+    """Layer normalisation after each fully connected layer (ours)."""
+
+    normalize_observations: bool = setting(SCALING, False)
+    """Running normalisation of observations, saved with the model: by mean and deviation of each entry, or of images by
+    their mean image and one deviation (ours)."""
+    reward_scale: float = setting(SCALING, 1.0, POSITIVE)
+    """Factor on the rewards that the learner sees; reported returns stay raw (ours)."""
+    clip_rewards: bool = setting(SCALING, False)
+    """Clip the rewards that the learner sees to [-1, 1], as on Atari (Mnih et al. 2015)."""
+
+    log_every: int = setting(RECORDS, 2_000, AT_LEAST_1)
+    """Steps between rows of progress.csv (ours)."""
+    eval_every: int = setting(RECORDS, 0, NOT_NEGATIVE)
+    """Steps between evaluations during training; there is always one at the end; 0 for none before it (ours)."""
+    eval_episodes: int = setting(RECORDS, 20, AT_LEAST_1)
+    """Episodes of each evaluation (ours)."""
+    eval_policy: Literal["mode", "sampled"] = setting(RECORDS, "mode")
+    """How a run's own evaluations act: the most likely action, or one drawn from the policy as in training (ours)."""
+    eval_limit: int = setting(RECORDS, 27_000, AT_LEAST_1)
+    """Steps after which an evaluation's episode is cut, for environments that need not end (ours; Atari's cap)."""
+    checkpoint_every: int = setting(RECORDS, 0, NOT_NEGATIVE)
+    """Steps between checkpoints, 0 for none by steps; there is always one at the end (ours)."""
+    checkpoint_minutes: float = setting(RECORDS, 5.0, NOT_NEGATIVE)
+    """Minutes between checkpoints, 0 for none by time (ours)."""
+    keep_checkpoints: int = setting(RECORDS, 2, AT_LEAST_1)
+    """Checkpoints kept in the run's directory, beside the best by evaluation if there is --eval-every (ours)."""
+
+    step_limit: float = setting(FAULTS, 300.0, NOT_NEGATIVE)
+    """Seconds after which a step or reset of the environments counts as hung, 0 for no limit (ours)."""
+    most_skipped: int = setting(FAULTS, 20, AT_LEAST_1)
+    """The run stops after this many updates in a row whose gradient is not finite (ours)."""
+    most_deaths: int = setting(FAULTS, 5, AT_LEAST_1, when=SEVERAL_PROCESSES)
+    """The run stops after this many deaths of one actor-learner in a row, without a trajectory between (ours)."""
+
+
+def descriptions() -> dict[str, str]:
+    """Each field's sentence, from the source: the text below the field."""
+    tree = ast.parse(inspect.getsource(Config)).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    texts = {}
+    for field, text in itertools.pairwise(tree.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+            assert isinstance(text.value, ast.Constant)
+            texts[field.target.id] = " ".join(str(text.value.value).split())
+    return texts
+
+
+SETTINGS = declared(Config)
+"""The declarations by name, in the order of the fields."""

@@ -1,0 +1,25 @@
+"""What follows from several settings: how many actor-learners there are, and what each of them gets."""
+
+from typing import Any
+
+from acer.config.settings import Config
+from acer.envs.registry import options_of
+from acer.machine import cores
+
+
+def team_size(config: Config) -> int:
+    """How many actor-learners there are."""
+    return 1 if config.home == "local" else config.actors or cores()
+
+
+def threads_of(config: Config) -> int:
+    """Threads of each actor-learner for what is worth more than one: a share of the machine, on Ray of what it sets
+    aside."""
+    if config.home == "ray":
+        return config.threads or max(1, int(config.cpus_per_actor))
+    return config.threads or max(1, cores() // team_size(config))
+
+
+def environment_options(config: Config) -> dict[str, Any]:
+    """Settings that go to the environment: those that its family knows."""
+    return {name: getattr(config, name) for name in options_of(config.env)}
