@@ -38,8 +38,9 @@ format: $(READY)
 bench: $(READY)  ## speed against PFRL and against the bare cost of the same work
 	$(BIN)/acer bench classic
 
-docs: $(READY)  ## writes docs/settings.md from the settings themselves
+docs: $(READY)  ## writes docs/settings.md and docs/metrics.md from the declarations
 	$(BIN)/python docs/settings.py
+	$(BIN)/python docs/metrics.py
 
 wheel: $(READY)
 	$(BIN)/python -m build --wheel

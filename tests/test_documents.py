@@ -9,11 +9,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_table_of_settings_is_up_to_date():
-    spec = importlib.util.spec_from_file_location("settings", ROOT / "docs" / "settings.py")
+@pytest.mark.parametrize("page", ["settings", "metrics"])
+def test_the_table_is_up_to_date(page):
+    spec = importlib.util.spec_from_file_location(page, ROOT / "docs" / f"{page}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert (ROOT / "docs" / "settings.md").read_text() == module.text(), "run `make docs`"
+    assert (ROOT / "docs" / f"{page}.md").read_text() == module.text(), "run `make docs`"
 
 
 PAGES = [

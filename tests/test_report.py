@@ -15,8 +15,9 @@ from PIL import Image
 
 from acer.cli import main
 from acer.errors import SettingsError
+from acer.learner.metrics import CHARTS, PROGRESS
 from acer.report import content, gather, page
-from acer.run.logs import EVALUATIONS, PROGRESS, Table
+from acer.run.logs import EVALUATIONS, Table
 from browser import CHROMIUM, Browser
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
@@ -264,7 +265,7 @@ def test_a_spike_survives_thinning(tmp_path):
 
 
 def test_many_runs_share_the_room(monkeypatch, experiment):
-    curves = 12 * len(content.METRICS.keys() & set(PROGRESS))
+    curves = 12 * len({metric.name for metric in CHARTS} & set(PROGRESS))
     monkeypatch.setattr(content, "ALL_NUMBERS", 3 * 12 * curves)
     monkeypatch.setattr(content, "FEWEST_POINTS", 10)
     shown = made(experiment)

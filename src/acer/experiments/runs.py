@@ -31,15 +31,13 @@ from acer.envs.atari import FRAME_SKIP
 from acer.envs.scores import GAMES, average_over_frames
 from acer.errors import CheckpointError, LearningFault, SettingsError, described, in_one_line
 from acer.experiments.plans import Job
+from acer.learner.metrics import METRICS, SCORE
 from acer.machine import versions
 from acer.run.logs import EVALUATIONS
 from acer.run.tables import read
 
 Array = NDArray[np.float64]
-# Of progress.csv; `score` is a game's mean score over the past million frames (Section 4).
-COLUMNS = ["steps", "seconds", "episodes", "return_mean", "length_mean", "updates", "replays", "skipped_updates",
-           "trust_region_active", "entropy", "kl", "q_loss", "grad_norm", "rho_above_c", "trace",
-           "explained_variance"]  # fmt: skip
+COLUMNS = [metric.name for metric in METRICS.values() if metric.kept]  # of progress.csv
 CLOCK = ("seconds",)  # columns that differ when a run is done again
 MODEL = "model"  # where a run that has come to its end saves its agent
 # Settings that decide how a run is done, not what is learnt in it.
@@ -97,7 +95,7 @@ def files_of(directory: Path, job: Job, failure: Failure | None = None) -> dict[
     rows, evaluations = (_rows(directory / name) for name in ("progress.csv", "eval.csv"))
     columns = list(COLUMNS)
     if job.config.env in GAMES:
-        columns.append("score")
+        columns.append(SCORE.name)
         _add_scores(rows, _rows(directory / "episodes.csv"))
     config = directory / "config.json"
     result = {
@@ -227,7 +225,7 @@ def _load(out: Path, job: Job) -> Run:
     where = kept(out, job)
     try:
         rows, evaluations = (read(where / name) for name in ("progress.csv", "eval.csv"))
-        names = rows[0] if rows else [*COLUMNS, "score"]
+        names = rows[0] if rows else [*COLUMNS, SCORE.name]
         columns = {name: np.array([float(row[name] or "nan") for row in rows]) for name in names}
         run = Run(job, columns, float(evaluations[-1]["return_mean"]) if evaluations else math.nan)
         return replace(run, evaluation=run.final, diverged=True) if has_diverged(out, job) else run

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from acer import __version__
 from acer.config import ALGORITHMS, descriptions
 from acer.errors import SettingsError
+from acer.learner.metrics import CHARTS
 from acer.report.gather import Columns, Evaluation, Findings, Found, Run
 
 MOST_POINTS = 1_000  # of a curve
@@ -23,22 +24,6 @@ FEWEST_POINTS = 100
 ALL_NUMBERS = 1_500_000  # of all curves together: about 12 MB of text
 LARGEST_FILE = 8 << 20  # bytes of a picture or film
 ALL_FILES = 48 << 20
-
-METRICS: dict[str, tuple[str, str]] = {
-    "return_mean": ("Return", "mean of the last 100 training episodes; dots are evaluations"),
-    "score": ("Score", "mean of the games that ended in the past million frames"),
-    "trust_region_active": ("Trust region active", "share of steps whose gradient the projection changed"),
-    "entropy": ("Entropy", "of the policy, in nats"),
-    "kl": ("KL divergence", "of the policy from the average policy, mean over steps"),
-    "explained_variance": ("Explained variance", "of the returns, by the critic: 1 is perfect"),
-    "rho_above_c": ("ρ above c", "share of importance weights that were truncated"),
-    "trace": ("Mean trace", "of Retrace: 1 keeps the whole trajectory, 0 cuts it at once"),
-    "q_loss": ("Critic's loss", "half the mean square error"),
-    "grad_norm": ("Gradient norm", "before clipping"),
-    "length_mean": ("Episode length", "mean of the last 100 training episodes"),
-    "steps_per_second": ("Steps per second", "of the environments, training included"),
-}
-"""Columns of progress.csv that are drawn: their title, and what they are."""
 
 AGENT_SETTINGS = ("replay_ratio", "on_policy", "returns", "trust_region", "delta_unit", "statistic")
 """Settings that make another agent of the same algorithm, where runs on one environment differ in them."""
@@ -61,9 +46,9 @@ def content(findings: Findings, title: str) -> dict[str, Any]:
         "title": title,
         "version": __version__,
         "metrics": [
-            {"name": name, "label": label, "about": about}
-            for name, (label, about) in METRICS.items()
-            if any(np.isfinite(run.columns.get(name, ())).any() for run in runs)
+            {"name": metric.name, "label": metric.label, "about": metric.about, "spiky": metric.spiky}
+            for metric in CHARTS
+            if any(np.isfinite(run.columns.get(metric.name, ())).any() for run in runs)
         ],
         "environments": list(dict.fromkeys(run.env for run in runs)),
         "agents": sorted(set(agents), key=agents.index),
@@ -159,7 +144,7 @@ def agent_names(runs: Sequence[Run]) -> list[str]:
 
 def points_per_curve(runs: Sequence[Run]) -> int:
     """How many points each curve may have so that the page stays small enough for a browser."""
-    drawn = [len(METRICS.keys() & run.columns.keys()) for run in runs]
+    drawn = [sum(metric.name in run.columns for metric in CHARTS) for run in runs]
     rows = [min(MOST_POINTS, len(run.columns["steps"])) for run in runs]
     if sum(count * (curves + 2) for count, curves in zip(rows, drawn, strict=True)) <= ALL_NUMBERS:
         return MOST_POINTS
@@ -168,7 +153,7 @@ def points_per_curve(runs: Sequence[Run]) -> int:
 
 def curves(columns: Columns, most: int = MOST_POINTS) -> list[dict[str, Any]]:
     """Tables of at most `most` rows: one for all curves if they are short, else one for each."""
-    names = [name for name in METRICS if np.isfinite(columns.get(name, ())).any()]
+    names = [metric.name for metric in CHARTS if np.isfinite(columns.get(metric.name, ())).any()]
     rows = np.arange(len(columns["steps"]))
     if len(rows) <= most:
         return [_table(columns, names, rows)] if names else []

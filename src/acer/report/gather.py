@@ -29,14 +29,15 @@ from numpy.typing import NDArray
 from acer.config import ALGORITHMS
 from acer.envs import known_names
 from acer.errors import SettingsError
-from acer.run.logs import EVALUATIONS, PROGRESS
+from acer.learner.metrics import PROGRESS, SCORE
+from acer.run.logs import EVALUATIONS
 
 MEDIA = (".png", ".svg", ".mp4")
 NOT_ENTERED = ("checkpoints", "tensorboard")
 KNOWN = ("progress.csv", "episodes.csv", "eval.csv", "curve.png")  # a run's own: not shown as tables and pictures
 LARGEST_TEXT = 64 << 20  # bytes of a CSV or JSON file that are read at all
 LARGEST_TABLE = (500, 24)  # rows and columns of a table that is shown
-COLUMNS = (*PROGRESS, "score")  # an experiment adds a game's score over the past million frames
+COLUMNS = (*PROGRESS, SCORE.name)
 UNKNOWN = "algorithm not recorded"
 
 Columns = dict[str, NDArray[np.float64]]

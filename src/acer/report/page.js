@@ -11,7 +11,6 @@
   const COLOURS = 8; // --series-0 to --series-7 in the style
   const DASHES = [[], [7, 4], [2, 3]]; // of the first eight groups, of the next eight, and so on
   const GRID = 256; // points of a median
-  const SPIKY = new Set(["explained_variance", "kl", "q_loss", "grad_norm"]); // whose axes leave out far outliers
   const SHORT_LIST = 24; // rows that are shown without being asked for
 
   const state = {
@@ -420,7 +419,7 @@
       this.dots = metric.name === "return_mean" ? this.evaluations(xRange) : [];
       const values = this.lines.flatMap(({ curve }) => this.visibleValues(curve, xRange));
       if (!values.length) values.push(0, 1);
-      const fitted = fittedRange([...values, ...this.dots.map((dot) => dot.point[1])], SPIKY.has(metric.name));
+      const fitted = fittedRange([...values, ...this.dots.map((dot) => dot.point[1])], metric.spiky);
       const cut = fitted.cut && !this.yRange;
       this.medians = this.medianLines(xRange);
 

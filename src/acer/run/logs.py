@@ -9,15 +9,11 @@ import numpy as np
 from acer.console import warn
 from acer.errors import CheckpointError
 from acer.learner.actor_learner import Report, Summary
+from acer.learner.metrics import PROGRESS
 from acer.run import tables
 from acer.run.files import Directory
 from acer.run.tables import Table
 
-PROGRESS = [
-    "steps", "seconds", "episodes", "return_mean", "length_mean", "steps_per_second", "updates", "replays",
-    "learning_rate", "skipped_updates", "trust_region_active", "entropy", "kl", "q_loss", "grad_norm", "rho_above_c",
-    "rho_error", "trace", "explained_variance", "staleness",
-]  # fmt: skip
 EPISODES = ["steps", "return", "length"]
 EVALUATIONS = [
     "steps",
