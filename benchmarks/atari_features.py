@@ -34,7 +34,7 @@ def look(directory: Path) -> list[float]:
     taken = q[:-1].gather(-1, batch.actions.unsqueeze(-1)).squeeze(-1)
     assert agent.method.returns is not None
     seen = Evaluated(x, features, phi, log_pi, log_rho, torch.empty(0))
-    target, *_ = agent.method.returns(batch, (phi.exp() * q).sum(-1), taken, seen)
+    target = agent.method.returns(batch, (phi.exp() * q).sum(-1), taken, seen).critic
     taken, target = taken[batch.live], target[batch.live]
     units = features.reshape(-1, features.shape[-1])
     training.close()

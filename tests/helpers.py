@@ -14,7 +14,7 @@ from acer.config import Config
 from acer.envs import EnvBatch
 from acer.homes.local import Local
 from acer.learner import algorithms
-from acer.learner.distributions import Categorical, Gaussian
+from acer.learner.distributions import Distribution
 from acer.learner.networks import Architecture, Network, Policy
 from acer.learner.parameters import Constants
 from acer.learner.rollout import Rollout
@@ -55,15 +55,14 @@ def learner(architecture: Architecture, seed: int, dtype: torch.dtype = torch.fl
     return Learner(network, average, home)
 
 
-def architecture(config: Config, f: Categorical | Gaussian, observation: int = 3) -> Architecture:
+def architecture(config: Config, f: Distribution, observation: int = 3) -> Architecture:
     """A network of a few units for `config`."""
-    continuous = isinstance(f, Gaussian)
     return Architecture(
         observation=(observation,),
         pixels=False,
         outputs=f.outputs,
         action_dimensions=f.dimensions,
-        critic=algorithms.critic_kind(config, continuous),
+        critic=algorithms.critic_kind(config, f),
         hidden=config.hidden,
         advantage_hidden=config.advantage_hidden,
         activation=config.activation,
@@ -72,7 +71,7 @@ def architecture(config: Config, f: Categorical | Gaussian, observation: int = 3
 
 
 def random_batch(
-    f: Categorical | Gaussian, seed: int, steps: int, count: int, observation: int = 3, discount: float = 0.9
+    f: Distribution, seed: int, steps: int, count: int, observation: int = 3, discount: float = 0.9
 ) -> Batch:
     """Unbroken trajectories, off-policy, in float64."""
     rng = np.random.default_rng(seed)

@@ -27,6 +27,11 @@ def log_probabilities(f: Categorical, phi: Tensor) -> Tensor:
     return phi.log_softmax(-1) if f.statistic == "logits" else phi.log()
 
 
+def score_of_all(f: Categorical, phi: Tensor, weights: Tensor) -> Tensor:
+    """Σ_a w(a) ∇_φ log f(a|φ), over all actions. weights: […, actions]."""
+    return f.score(phi, f.every(phi), weights.movedim(-1, 0))
+
+
 @pytest.mark.parametrize("statistic", STATISTICS)
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**31), actions=st.integers(2, 6))
@@ -37,7 +42,7 @@ def test_categorical_gradients_are_those_of_autograd(statistic: Statistic, seed:
 
     phi = coordinates(f, output)
     (weights * log_probabilities(f, phi)).sum().backward()
-    torch.testing.assert_close(f.score(stored, weights), phi.grad)
+    torch.testing.assert_close(score_of_all(f, stored, weights), phi.grad)
 
     phi = coordinates(f, output)
     f.kl(stored_a, log_probabilities(f, phi)).sum().backward()
@@ -63,7 +68,7 @@ def test_both_statistics_are_one_policy(seed: int, actions: int) -> None:
     phi, phi_a = logits.statistics(normal(seed, actions)), logits.statistics(normal(seed + 1, actions))
     weights = normal(seed + 2, actions)
     for pulled in (
-        lambda f: f.pullback(phi, f.score(phi, weights)),
+        lambda f: f.pullback(phi, score_of_all(f, phi, weights)),
         lambda f: f.pullback(phi, f.kl_gradient(phi_a, phi)),
         lambda f: f.pullback(phi, f.entropy_gradient(phi)),
     ):
@@ -124,7 +129,7 @@ def test_categorical_is_finite_at_extreme_logits(statistic: Statistic) -> None:
     phi_a = phi.flip(0)
     results = [
         phi,
-        f.score(phi, torch.ones_like(phi)),
+        score_of_all(f, phi, torch.ones_like(phi)),
         f.kl(phi_a, phi),
         f.kl_gradient(phi_a, phi),
         f.entropy(phi),
@@ -148,7 +153,9 @@ def test_gaussian_agrees_with_torch_and_autograd(seed: int, dimensions: int, sig
     log_prob = reference.log_prob(actions)
     assert log_prob.shape == (4,)  # joint over dimensions
     torch.testing.assert_close(f.log_prob(output, actions), log_prob.detach())
-    torch.testing.assert_close(f.score(output, actions), torch.autograd.grad(log_prob.sum(), mean)[0])
+    torch.testing.assert_close(
+        f.score(output, actions.unsqueeze(0), torch.ones(1, 4)), torch.autograd.grad(log_prob.sum(), mean)[0]
+    )
 
     divergence = torch.distributions.kl_divergence(reference_a, reference)
     torch.testing.assert_close(f.kl(output_a, output), divergence.detach())

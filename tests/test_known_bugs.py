@@ -16,6 +16,7 @@ from torch import Tensor
 from acer import config
 from acer.config import Config
 from acer.envs import EnvBatch
+from acer.homes.local import Local
 from acer.learner import actor_learner as updates
 from acer.learner import algorithms, gradients, returns, trust_region
 from acer.learner.actor_learner import ActorLearner, Agent
@@ -135,7 +136,7 @@ def actor_learner(**settings: Any) -> ActorLearner:
     }
     chosen: Config = config.defaults("counter", continuous=False, **{**small, **settings})
     env = EnvBatch.of([lambda: Counter(5, truncates=False)] * chosen.environments, "counter", workers=False)
-    agent = Agent(chosen, env.observation, env.action, seed=0)
+    agent = Agent(chosen, env.observation, env.action, seed=0, make_home=Local)
     return ActorLearner(agent, env, np.random.SeedSequence(0))
 
 
@@ -192,7 +193,9 @@ PI, MU, Q, V = tensor(0.5, 0.25, 0.25), tensor(1, 1, 1) / 3, tensor(1, 2, 6), 2.
 def correction(action: int, ret: float, c: float) -> Tensor:
     """ĝ less its first term, min{c, ρ} (Q^ret − V) ∇ log f(a_t): what is left is the bias correction."""
     value, returned = torch.tensor(V, dtype=torch.float64), torch.tensor(ret, dtype=torch.float64)
-    g = gradients.acer_categorical(Categorical(3), PI.log(), MU.log(), torch.tensor(action), Q, value, returned, c)
+    f, phi, mu, taken = Categorical(3), PI.log(), MU.log(), torch.tensor(action)
+    log_rho = f.log_prob(phi, taken) - f.log_prob(mu, taken)
+    g = gradients.acer(f, phi, taken, log_rho, value, returned, gradients.exactly(f, phi, mu, Q), c)
     one_hot = torch.eye(3, dtype=torch.float64)[action]
     return g - (PI / MU)[action].clamp(max=c) * (ret - V) * (one_hot - PI)
 
@@ -220,9 +223,11 @@ def test_ratio_is_joint_over_the_actions_dimensions() -> None:
     phi, actions = tensor(1, 1, 1), tensor(1.5, 1.5, -0.5)
     mu = torch.zeros(3, dtype=torch.float64)  # per dimension log ρ = a − ½: 1, 1, −1
     zero, one = tensor(0).squeeze(), tensor(1).squeeze()
-    g = gradients.acer_gaussian(f, phi, mu, actions, sampled=phi, q_sampled=zero, values=zero, returns=one, c=10.0)
+    log_rho = f.log_prob(phi, actions) - f.log_prob(mu, actions)
+    expected = gradients.by_samples(f, phi, mu, phi.unsqueeze(0), zero.unsqueeze(0))
+    g = gradients.acer(f, phi, actions, log_rho, zero, one, expected, c=10.0)
     torch.testing.assert_close(g, math.e * (actions - phi))
-    bounded = gradients.acer_gaussian(f, phi, mu, actions, phi, zero, zero, one, c=2.0)
+    bounded = gradients.acer(f, phi, actions, log_rho, zero, one, expected, c=2.0)
     torch.testing.assert_close(bounded, 2 * (actions - phi))
 
 

@@ -173,7 +173,9 @@ def test_corrected_gradient_has_the_untruncated_expectation(c: float, statistic:
         found = np.zeros_like(q)
         for a in range(actions):
             taken = torch.full((states,), a)
-            g = gradients.acer_categorical(f, phi, mu, taken, tensor(q), values, tensor(q[:, a]), c)
+            log_rho = f.log_prob(phi, taken) - f.log_prob(mu, taken)
+            expected_value = gradients.exactly(f, phi, mu, tensor(q))
+            g = gradients.acer(f, phi, taken, log_rho, values, tensor(q[:, a]), expected_value, c)
             found += p.mu[:, a, None] * g.numpy()
         assert np.abs(found - expected).max() <= TOLERANCE
 
@@ -211,10 +213,12 @@ def test_corrected_gaussian_gradient_has_the_untruncated_expectation(c: float, s
 
     def gradient(actions: torch.Tensor, sampled: torch.Tensor) -> torch.Tensor:
         count = len(actions)
-        at = [torch.full((count, 1), centre, dtype=torch.float64) for centre in (phi, mean)]
+        at, mu = (torch.full((count, 1), centre, dtype=torch.float64) for centre in (phi, mean))
         q, q_sampled = ((omega * a).sin().squeeze(-1) for a in (actions, sampled))
         values = torch.full((count,), v, dtype=torch.float64)
-        return gradients.acer_gaussian(f, *at, actions, sampled, q_sampled, values, q, c).squeeze(-1)
+        log_rho = f.log_prob(at, actions) - f.log_prob(mu, actions)
+        drawn = gradients.by_samples(f, at, mu, sampled.unsqueeze(0), q_sampled.unsqueeze(0))
+        return gradients.acer(f, at, actions, log_rho, values, q, drawn, c).squeeze(-1)
 
     # The two terms do not mix: each expectation is taken with the other's action where its advantage vanishes.
     nowhere = math.asin(v) / omega

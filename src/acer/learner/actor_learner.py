@@ -17,6 +17,7 @@ from acer.envs import ActionSpec, EnvBatch, ObservationSpec, make_batch
 from acer.envs.registry import EnvMaker
 from acer.errors import LearningFault, SettingsError
 from acer.learner import algorithms, optimizer
+from acer.learner.metrics import METRICS
 from acer.learner.networks import Network, Policy
 from acer.learner.normalizer import Moments, RunningSize
 from acer.learner.parameters import Constants, Home, views
@@ -44,7 +45,7 @@ class Agent:
         self.config, self.observation, self.action = config, observation, action
         self.distribution = algorithms.distribution(config, action)
         self.method = algorithms.method(config, self.distribution)
-        self.architecture = algorithms.architecture(config, observation, action)
+        self.architecture = algorithms.architecture(config, observation, self.distribution)
         self.device = find_device(config.device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -134,7 +135,7 @@ class Report:
 
 
 class Summary:
-    """Means of diagnostics over those that have them; of errors the largest."""
+    """Diagnostics of several updates as one: each metric over those that have it, as its declaration says."""
 
     def __init__(self, state: dict[str, list[float]] | None = None) -> None:
         self._totals = {str(key): (float(total), int(count)) for key, (total, count) in (state or {}).items()}
@@ -142,17 +143,16 @@ class Summary:
     def add(self, numbers: dict[str, float]) -> None:
         for key, value in numbers.items():
             total, count = self._totals.get(key, (0.0, 0))
-            self._totals[key] = max(total, value) if _is_error(key) else total + value, count + 1
+            self._totals[key] = max(total, value) if METRICS[key].over == "largest" else total + value, count + 1
 
     def values(self) -> dict[str, float]:
-        return {key: total if _is_error(key) else total / count for key, (total, count) in self._totals.items()}
+        return {
+            key: total if METRICS[key].over == "largest" else total / count
+            for key, (total, count) in self._totals.items()
+        }
 
     def state(self) -> dict[str, list[float]]:
         return {key: [total, count] for key, (total, count) in self._totals.items()}
-
-
-def _is_error(key: str) -> bool:
-    return key.endswith("_error")
 
 
 @dataclass(frozen=True)

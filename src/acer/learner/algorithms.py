@@ -23,22 +23,21 @@ from acer.envs.spaces import SMALLEST_IMAGE
 from acer.errors import SettingsError
 from acer.learner import returns, trust_region
 from acer.learner import update as updates
-from acer.learner.distributions import Categorical, Gaussian
+from acer.learner.distributions import Categorical, Distribution, Gaussian
 from acer.learner.networks import Architecture, CriticKind
-from acer.learner.update import Batch, Constraint, Evaluated, Method, Returns
+from acer.learner.update import Batch, Constraint, Evaluated, Method, Returns, Targets
 
 
-def distribution(config: Config, action: ActionSpec) -> Categorical | Gaussian:
+def distribution(config: Config, action: ActionSpec) -> Distribution:
     """f: Gaussian for a Box of actions, categorical for a choice."""
     if action.continuous:
         return Gaussian(action.size, config.sigma)
     return Categorical(action.size, config.statistic)
 
 
-def method(config: Config, f: Categorical | Gaussian) -> Method:
+def method(config: Config, f: Distribution) -> Method:
     """The functions and constants of `config.algo` for this kind of action."""
-    continuous = isinstance(f, Gaussian)
-    _check_kind(config, continuous)
+    _check_kind(config, f)
     make = partial(
         Method,
         f,
@@ -51,19 +50,21 @@ def method(config: Config, f: Categorical | Gaussian) -> Method:
     if config.algo in ("tis", "trust-tis"):
         weight = partial(_truncated_product, bound=config.tis_bound)
         return make(updates.actor_critic, weight=weight, c=math.inf)
+    of_actions = partial(make, returns=_returns(config, f), c=config.truncation)
+    match critic_kind(config, f):
+        case "action-values":
+            return of_actions(updates.action_values)
+        case "separate":
+            return of_actions(updates.separate, samples=1)
+        case _:
+            return of_actions(updates.stochastic_dueling, samples=1 + config.sdn_samples)
 
-    estimates = {"action-values": updates.acer_discrete, "stochastic-dueling": updates.acer_continuous,
-                 "separate": updates.acer_separate}  # fmt: skip
-    critic = critic_kind(config, continuous)
-    samples = config.sdn_samples if critic == "stochastic-dueling" else 0
-    return make(estimates[critic], returns=_returns(config, continuous), c=config.truncation, sdn_samples=samples)
 
-
-def critic_kind(config: Config, continuous: bool) -> CriticKind:
+def critic_kind(config: Config, f: Distribution) -> CriticKind:
     """What the algorithm asks of its critic."""
     if config.algo in ("a3c", "trust-a3c", "tis", "trust-tis"):
         return "state-value"
-    if not continuous:
+    if f.choices:
         return "action-values"
     return "separate" if config.algo == "no-sdn" else "stochastic-dueling"
 
@@ -73,8 +74,8 @@ def is_convolutional(config: Config, observation: ObservationSpec) -> bool:
     return config.torso == "conv" or (config.torso == "auto" and observation.is_image)
 
 
-def architecture(config: Config, observation: ObservationSpec, action: ActionSpec) -> Architecture:
-    """The network's shape for these spaces."""
+def architecture(config: Config, observation: ObservationSpec, f: Distribution) -> Architecture:
+    """The network's shape for these observations and this policy."""
     convolutional = is_convolutional(config, observation)
     if convolutional and not observation.is_image:
         raise SettingsError(
@@ -92,9 +93,9 @@ def architecture(config: Config, observation: ObservationSpec, action: ActionSpe
     return Architecture(
         observation=observation.shape,
         pixels=observation.dtype == "uint8",
-        outputs=action.size,
-        action_dimensions=action.size if action.continuous else 1,
-        critic=critic_kind(config, action.continuous),
+        outputs=f.outputs,
+        action_dimensions=f.dimensions,
+        critic=critic_kind(config, f),
         hidden=config.hidden,
         advantage_hidden=config.advantage_hidden,
         activation=config.activation,
@@ -106,14 +107,14 @@ def architecture(config: Config, observation: ObservationSpec, action: ActionSpe
     )
 
 
-def _check_kind(config: Config, continuous: bool) -> None:
-    if config.algo == "no-sdn" and not continuous:
+def _check_kind(config: Config, f: Distribution) -> None:
+    if config.algo == "no-sdn" and f.choices:
         raise SettingsError(
             "no-sdn removes the stochastic dueling network, which only continuous actions have; use --algo acer"
         )
-    if config.returns == "tree-backup" and continuous:
+    if config.returns == "tree-backup" and not f.choices:
         raise SettingsError("tree backup needs discrete actions: use --returns retrace")
-    if config.entropy_weight and continuous:
+    if config.entropy_weight and not f.choices:
         raise SettingsError("a Gaussian with fixed σ has no entropy gradient: leave out --entropy-weight")
 
 
@@ -125,33 +126,38 @@ def _constraint(config: Config) -> Constraint:
     return trust_region.free
 
 
-def _returns(config: Config, continuous: bool) -> Returns:
+def _returns(config: Config, f: Distribution) -> Returns:
     """Targets of the critic and of the policy."""
     lambda_ = config.trace_lambda
 
-    def bounded(batch: Batch, values: Tensor, q: Tensor, seen: Evaluated) -> Tensor:
-        dimensions = batch.actions.shape[-1] if continuous else 1
-        trace = lambda_ * returns.truncated_trace(seen.log_rho, dimensions)
+    def q_ret(batch: Batch, values: Tensor, q: Tensor, seen: Evaluated) -> Tensor:
+        trace = lambda_ * returns.truncated_trace(seen.log_rho, f.dimensions)
         return returns.retrace(batch.rewards, batch.discounts, batch.live, values, q, trace)
 
-    def retrace(batch: Batch, values: Tensor, q: Tensor, seen: Evaluated) -> tuple[Tensor, Tensor, Tensor]:
-        q_ret = bounded(batch, values, q, seen)
-        if not continuous:
-            return q_ret, q_ret, q_ret
-        return q_ret, returns.off_policy_corrected(batch.rewards, batch.discounts, batch.live, values, q), q_ret
+    def retrace(batch: Batch, values: Tensor, q: Tensor, seen: Evaluated) -> Targets:
+        """Algorithm 2 has Q^ret for both, Algorithm 3 has Q^opc for the policy."""
+        ret = q_ret(batch, values, q, seen)
+        if f.choices:
+            return Targets(ret, ret, ret)
+        opc = returns.off_policy_corrected(batch.rewards, batch.discounts, batch.live, values, q)
+        return Targets(ret, opc, ret)
 
-    def tree_backup(batch: Batch, values: Tensor, q: Tensor, seen: Evaluated) -> tuple[Tensor, Tensor, Tensor]:
-        q_tree = returns.tree_backup(batch.rewards, batch.discounts, batch.live, values, q, seen.log_pi.exp(), lambda_)
-        return q_tree, q_tree, q_tree
+    def tree_backup(batch: Batch, values: Tensor, q: Tensor, seen: Evaluated) -> Targets:
+        tree = returns.tree_backup(batch.rewards, batch.discounts, batch.live, values, q, seen.log_pi.exp(), lambda_)
+        return Targets(tree, tree, tree)
 
-    def weighted(batch: Batch, values: Tensor, q: Tensor, seen: Evaluated) -> tuple[Tensor, Tensor, Tensor]:
+    def degris(batch: Batch, values: Tensor, q: Tensor, seen: Evaluated, lambda_: float = lambda_) -> Targets:
         rho = returns.importance_weight(seen.log_rho)
-        r = returns.degris(
-            batch.rewards, batch.discounts, batch.live, values, rho, 1.0 if config.returns == "importance" else lambda_
-        )
-        return r, r, bounded(batch, values, q, seen)
+        weighted = returns.degris(batch.rewards, batch.discounts, batch.live, values, rho, lambda_)
+        return Targets(weighted, weighted, q_ret(batch, values, q, seen))
 
-    return {"retrace": retrace, "tree-backup": tree_backup, "degris": weighted, "importance": weighted}[config.returns]
+    estimators: dict[str, Returns] = {
+        "retrace": retrace,
+        "tree-backup": tree_backup,
+        "degris": degris,
+        "importance": partial(degris, lambda_=1.0),
+    }
+    return estimators[config.returns]
 
 
 def _no_weight(batch: Batch, seen: Evaluated) -> Tensor:

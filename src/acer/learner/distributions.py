@@ -2,30 +2,89 @@
 
 A distribution is a value without state. The network's *output* becomes the *statistics* φ that are stored with a
 trajectory; `score`, `kl_gradient` and `entropy_gradient` are gradients with respect to φ, and `pullback` carries such
-a gradient from φ to the network's output, where back-propagation takes over.
-
-Both distributions answer to the same names, over any leading (time, actor) dimensions […], with n = `outputs`:
-
-    statistics        network output […, n] to what a trajectory stores […, n]
-    noise, sample     standard noise for the given leading dimensions; one action […] or […, d] from φ and noise
-    mode              the most probable action
-    log_prob          log f(a|φ), joint over the action's d = `dimensions`: […]
-    kl, kl_gradient   D_KL[f(·|φ_a) ‖ f(·|φ)]: […], and k, its gradient with respect to φ: […, n]
-    entropy, entropy_gradient                  H[f(·|φ)]: […], and its gradient: […, n]
-    pullback          (∂φ/∂output)ᵀ gradient: […, n]
+a gradient from φ to the network's output, where back-propagation takes over. Every distribution answers to the names
+of `Distribution`; one whose actions can be listed also to those of `Finite`.
 
 Noise is an argument everywhere: who samples owns the random stream.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 Statistic = Literal["logits", "probabilities"]
+
+
+class Distribution(Protocol):
+    """f, over any leading (time, actor) dimensions […]. An action is […], or […, d] if it has several parts."""
+
+    @property
+    def outputs(self) -> int:
+        """n, the size of φ and of the network's output."""
+
+    @property
+    def dimensions(self) -> int:
+        """d of an action: the root that is taken of ρ in the trace (Section 5.1)."""
+
+    @property
+    def choices(self) -> int:
+        """How many actions there are if they can be listed, otherwise 0."""
+
+    def statistics(self, output: Tensor) -> Tensor:
+        """Network output […, n] to what a trajectory stores […, n]."""
+
+    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Tensor:
+        """Standard noise for one action at each place of `shape`."""
+
+    def sample(self, phi: Tensor, noise: Tensor) -> Tensor:
+        """One action from φ and noise."""
+
+    def mode(self, phi: Tensor) -> Tensor:
+        """The most probable action."""
+
+    def log_prob(self, phi: Tensor, action: Tensor) -> Tensor:
+        """log f(a|φ), joint over the action's parts: […]."""
+
+    def score(self, phi: Tensor, actions: Tensor, weights: Tensor) -> Tensor:
+        """Σ_j w_j ∇_φ log f(a_j|φ) […, n], for m actions at each place with a weight [m, …] each."""
+
+    def kl(self, phi_a: Tensor, phi: Tensor) -> Tensor:
+        """D_KL[f(·|φ_a) ‖ f(·|φ)]: […]."""
+
+    def kl_gradient(self, phi_a: Tensor, phi: Tensor) -> Tensor:
+        """k, its gradient with respect to φ […, n]."""
+
+    def entropy(self, phi: Tensor) -> Tensor:
+        """H[f(·|φ)]: […]."""
+
+    def entropy_gradient(self, phi: Tensor) -> Tensor:
+        """Its gradient with respect to φ […, n]."""
+
+    def pullback(self, phi: Tensor, gradient: Tensor) -> Tensor:
+        """(∂φ/∂output)ᵀ gradient […, n]."""
+
+
+class Finite(Distribution, Protocol):
+    """A distribution whose actions can be listed: expectations over them are sums."""
+
+    def every(self, phi: Tensor) -> Tensor:
+        """All actions, at each place [choices, …]."""
+
+    def log_probs(self, phi: Tensor) -> Tensor:
+        """log f(a|φ) of each of them […, choices]."""
+
+    def index(self, actions: Tensor) -> Tensor:
+        """Which of them these are […]."""
+
+
+def finite(f: Distribution) -> Finite:
+    """The same distribution, as one whose actions can be listed."""
+    assert f.choices
+    return cast(Finite, f)
 
 
 @dataclass(frozen=True)
@@ -47,6 +106,20 @@ class Categorical:
     def dimensions(self) -> int:
         return 1
 
+    @property
+    def choices(self) -> int:
+        return self.actions
+
+    def every(self, phi: Tensor) -> Tensor:
+        listed = torch.arange(self.actions, device=phi.device)
+        return listed.view(-1, *[1] * (phi.dim() - 1)).expand(-1, *phi.shape[:-1])
+
+    def log_probs(self, phi: Tensor) -> Tensor:
+        return phi
+
+    def index(self, actions: Tensor) -> Tensor:
+        return actions
+
     def statistics(self, output: Tensor) -> Tensor:
         return output.log_softmax(-1)
 
@@ -63,11 +136,9 @@ class Categorical:
     def log_prob(self, phi: Tensor, action: Tensor) -> Tensor:
         return phi.gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
-    def score(self, phi: Tensor, weights: Tensor) -> Tensor:
-        """Σ_a w(a) ∇_φ log f(a|φ), weights […, actions].
-
-        Logits: ∇ log f(a) = e_a − π. Probabilities: e_a / π(a).
-        """
+    def score(self, phi: Tensor, actions: Tensor, weights: Tensor) -> Tensor:
+        """Logits: ∇_φ log f(a|φ) = e_a − π. Probabilities: e_a / π(a)."""
+        weights = torch.zeros_like(phi).scatter_add_(-1, actions.movedim(0, -1), weights.movedim(0, -1))
         if self.statistic == "logits":
             return weights - phi.exp() * weights.sum(-1, keepdim=True)
         return weights / _floored(phi)
@@ -111,6 +182,10 @@ class Gaussian:
     def outputs(self) -> int:
         return self.dimensions
 
+    @property
+    def choices(self) -> int:
+        return 0
+
     def statistics(self, output: Tensor) -> Tensor:
         return output
 
@@ -127,9 +202,9 @@ class Gaussian:
         constant = self.dimensions * (math.log(self.sigma) + 0.5 * math.log(2 * math.pi))
         return (action - phi).square().sum(-1) * (-0.5 / self.sigma**2) - constant
 
-    def score(self, phi: Tensor, action: Tensor) -> Tensor:
+    def score(self, phi: Tensor, actions: Tensor, weights: Tensor) -> Tensor:
         """∇_φ log f(a|φ) = (a − φ) / σ²."""
-        return (action - phi) / self.sigma**2
+        return (weights.unsqueeze(-1) * ((actions - phi) / self.sigma**2)).sum(0)
 
     def kl(self, phi_a: Tensor, phi: Tensor) -> Tensor:
         return (phi_a - phi).square().sum(-1) * (0.5 / self.sigma**2)

@@ -1,14 +1,17 @@
 """Policy gradients with respect to the statistics φ, one per step: g_t in the paper's letters.
 
-Nothing here averages over steps or actors: the trust region compares each step's g with δ first.
+Nothing here averages over steps or actors: the trust region compares each step's g with δ first. What depends on the
+distribution f is behind `score`: Σ_j w_j ∇_φ log f(a_j|φ).
 
 Shapes. `log_rho`, `values`, `returns`: [T, …]. `phi`: [T, …, n]. Results: [T, …, n].
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from acer.learner.distributions import Categorical, Gaussian
+from acer.learner.distributions import Distribution, Finite
 from acer.learner.returns import importance_weight
 
 
@@ -22,47 +25,50 @@ def correction_weight(log_rho: Tensor, c: float) -> Tensor:
     return (1 - c * importance_weight(-log_rho)).clamp(min=0)
 
 
-def acer_categorical(
-    f: Categorical, phi: Tensor, mu: Tensor, actions: Tensor, q: Tensor, values: Tensor, returns: Tensor, c: float
-) -> Tensor:
-    """ĝ_t = min{c, ρ_t} ∇_φ log f(a_t|φ) [Q^ret − V] + Σ_a [1 − c/ρ_t(a)]_+ f(a|φ) ∇_φ log f(a|φ) [Q(x_t, a) − V]
-    (Equation 9).
+@dataclass(frozen=True)
+class Expectation:
+    """E_{a∼π}[h(a)] = Σ_j p_j h(a_j), over every action there is, or over samples of π."""
 
-    phi, mu: log-probabilities of π and μ [T, …, A]. q: Q(x_t, ·) [T, …, A]. actions: [T, …]. The sum over a is exact.
-    """
-    log_rho = phi - mu
-    taken = actions.unsqueeze(-1)
-    truncated = truncated_weight(log_rho.gather(-1, taken).squeeze(-1), c) * (returns - values)
-    weights = correction_weight(log_rho, c) * phi.exp() * (q - values.unsqueeze(-1))
-    return f.score(phi, weights.scatter_add(-1, taken, truncated.unsqueeze(-1)))
+    actions: Tensor  # a_j [m, T, …]
+    weights: Tensor  # p_j [m, T, …]
+    log_rho: Tensor  # log ρ_t(a_j) [m, T, …]
+    q: Tensor  # Q(x_t, a_j) [m, T, …]
 
 
-def acer_gaussian(
-    f: Gaussian,
+def exactly(f: Finite, phi: Tensor, mu: Tensor, q: Tensor) -> Expectation:
+    """E_{a∼π}[h(a)] = Σ_a f(a|φ) h(a), as Algorithm 2 has it. q: Q(x_t, ·) [T, …, choices]."""
+    log_pi = f.log_probs(phi)
+    log_rho = log_pi - f.log_probs(mu)
+    return Expectation(f.every(phi), *(of.movedim(-1, 0) for of in (log_pi.exp(), log_rho, q)))
+
+
+def by_samples(f: Distribution, phi: Tensor, mu: Tensor, samples: Tensor, q: Tensor) -> Expectation:
+    """E_{a∼π}[h(a)] ≈ 1/m Σ_j h(a'_j) with a'_j ∼ π; Algorithm 3 has one of them. samples: a'_j. q: Q̃(x_t, a'_j)."""
+    log_rho = f.log_prob(phi, samples) - f.log_prob(mu, samples)
+    return Expectation(samples, torch.full_like(q, 1 / len(q)), log_rho, q)
+
+
+def acer(
+    f: Distribution,
     phi: Tensor,
-    mu: Tensor,
     actions: Tensor,
-    sampled: Tensor,
-    q_sampled: Tensor,
+    log_rho: Tensor,
     values: Tensor,
     returns: Tensor,
+    expected: Expectation,
     c: float,
 ) -> Tensor:
-    """ĝ_t = min{c, ρ_t} ∇_φ log f(a_t|φ) [Q^opc − V] + [1 − c/ρ'_t]_+ [Q̃(x_t, a'_t) − V] ∇_φ log f(a'_t|φ)
-    (Equation 16).
+    """ĝ_t = min{c, ρ_t} ∇_φ log f(a_t|φ) [R_t − V] + E_{a∼π}([1 − c/ρ_t(a)]_+ [Q(x_t, a) − V] ∇_φ log f(a|φ)).
 
-    phi, mu: means [T, …, d]. actions: a_t as sampled, before any clipping. sampled: a'_t ~ π. q_sampled: Q̃(x_t, a'_t).
+    Equation 9 with R = Q^ret and the expectation `exactly`, Equation 16 with R = Q^opc and `by_samples`. actions: a_t
+    as sampled, before any clipping.
     """
-    log_rho = f.log_prob(phi, actions) - f.log_prob(mu, actions)
-    log_rho_sampled = f.log_prob(phi, sampled) - f.log_prob(mu, sampled)
     truncated = truncated_weight(log_rho, c) * (returns - values)
-    correction = correction_weight(log_rho_sampled, c) * (q_sampled - values)
-    return truncated.unsqueeze(-1) * f.score(phi, actions) + correction.unsqueeze(-1) * f.score(phi, sampled)
+    correction = correction_weight(expected.log_rho, c) * expected.weights * (expected.q - values)
+    every = torch.cat((expected.actions, actions.unsqueeze(0)))
+    return f.score(phi, every, torch.cat((correction, truncated.unsqueeze(0))))
 
 
-def weighted_score(f: Categorical | Gaussian, phi: Tensor, actions: Tensor, weights: Tensor) -> Tensor:
+def weighted_score(f: Distribution, phi: Tensor, actions: Tensor, weights: Tensor) -> Tensor:
     """w_t ∇_φ log f(a_t|φ). w = R − V is A3C's gradient (Equation 2), w = min{5, Π ρ} (R − V) that of TIS."""
-    if isinstance(f, Categorical):
-        one_hot = torch.zeros_like(phi).scatter_(-1, actions.unsqueeze(-1), weights.unsqueeze(-1))
-        return f.score(phi, one_hot)
-    return weights.unsqueeze(-1) * f.score(phi, actions)
+    return f.score(phi, actions.unsqueeze(0), weights.unsqueeze(0))

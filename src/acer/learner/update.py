@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from acer.learner import gradients, returns
-from acer.learner.distributions import Categorical, Gaussian
+from acer.learner.distributions import Distribution, finite
 from acer.learner.networks import Network, Policy
 
 
@@ -48,11 +48,28 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
+class Targets:
+    """Returns of a batch, by what they are for; all [T, B]."""
+
+    critic: Tensor  # what Q learns: Q^ret
+    policy: Tensor  # what the policy gradient takes for Q^π: Q^ret or Q^opc
+    bounded: Tensor  # the critic's with bounded weights: Q^ret, also where `critic` is importance sampled
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """An output of the critic, and the direction in which it has to go."""
+
+    output: Tensor  # […, T, B]
+    direction: Tensor
+
+
+@dataclass(frozen=True)
 class Estimate:
     """What a method makes of a batch."""
 
     policy: Tensor  # g_i, ascent direction with respect to φ [T, B, n]
-    critic: list[tuple[Tensor, Tensor]]  # outputs of the critic […, T, B] with the ascent direction of each
+    critic: list[Ascent]
     target: Tensor  # what the critic should have said [T, B]
     predicted: Tensor  # what it said [T, B]
     errors: Tensor  # of the critic, with bounded weights at the most [T, B]: what δ is counted in
@@ -78,31 +95,30 @@ class Outcome:
 Constraint = Callable[[Tensor, Tensor], Tensor]
 """(g, k) to z."""
 
-Returns = Callable[[Batch, Tensor, Tensor, Evaluated], tuple[Tensor, Tensor, Tensor]]
-"""(batch, V [T+1, B], Q(x, a) [T, B], seen) to the critic's target Q^ret, the policy's return (Q^ret or Q^opc), and the
-critic's target as it would be with bounded weights (Q^ret, unless that is importance sampled)."""
+Returns = Callable[[Batch, Tensor, Tensor, Evaluated], Targets]
+"""(batch, V [T+1, B], Q(x, a) [T, B], seen) to the returns of every step."""
 
 
 @dataclass(frozen=True)
 class Method:
     """One algorithm: choices among the pure functions, and the constants that they take."""
 
-    distribution: Categorical | Gaussian
+    distribution: Distribution
     estimate: Callable[["Method", Network, Batch, Evaluated], Estimate]
     constrain: Constraint
     returns: Returns | None = None  # for methods with a Q
     weight: Callable[[Batch, Evaluated], Tensor] | None = None  # for methods with only a V
     off_policy: bool = True  # whether ρ makes up for actions of another policy than θ'
     c: float = 10.0
-    sdn_samples: int = 0
+    samples: int = 0  # of π at every step: a', and u_1 … u_n of the dueling network
     entropy_weight: float = 0.0
     critic_weight: float = 1.0
 
     def noise(self, rng: np.random.Generator, length: int, count: int) -> Tensor:
-        """Noise for a' and u_1 … u_n at every step; discrete actions need none."""
-        if isinstance(self.distribution, Categorical) or self.returns is None:
+        """Noise for the samples of π at every step, if there are any."""
+        if not self.samples:
             return torch.empty(0)
-        return self.distribution.noise(rng, (1 + self.sdn_samples, length, count))
+        return self.distribution.noise(rng, (self.samples, length, count))
 
 
 def update(
@@ -142,60 +158,65 @@ def update(
         # dθ ← dθ + ∂φ/∂θ z*, and dθ_v, as messages to the outputs of the network; negative, for the optimiser descends.
         share = live.to(z.dtype) / -live.shape[1]
         to_policy = f.pullback(phi, z) * share.unsqueeze(-1)
-        to_critic = [direction * (share * method.critic_weight) for _, direction in estimate.critic]
-    torch.autograd.backward([output[:-1], *(predicted for predicted, _ in estimate.critic)], [to_policy, *to_critic])
+        to_critic = [ascent.direction * (share * method.critic_weight) for ascent in estimate.critic]
+    torch.autograd.backward([output[:-1], *(ascent.output for ascent in estimate.critic)], [to_policy, *to_critic])
     return Outcome(batch, estimate, phi, phi_a, log_rho, g, z)
 
 
-def acer_discrete(method: Method, network: Network, batch: Batch, seen: Evaluated) -> Estimate:
+def action_values(method: Method, network: Network, batch: Batch, seen: Evaluated) -> Estimate:
     """Algorithm 2, with Q(x_i, a) inside the correction's sum as in Equation 9."""
-    assert isinstance(method.distribution, Categorical) and method.returns is not None
-    q = network.action_values(seen.features)
-    q_taken = q[:-1].gather(-1, batch.actions.unsqueeze(-1)).squeeze(-1)
+    f, phi = finite(method.distribution), seen.phi[:-1]
+    assert method.returns is not None
+    every_q = network.action_values(seen.features)
+    q_taken = every_q[:-1].gather(-1, f.index(batch.actions).unsqueeze(-1)).squeeze(-1)
     with torch.no_grad():
-        v = (seen.phi.exp() * q).sum(-1)
-        q_ret, q_policy, bounded = method.returns(batch, v, q_taken, seen)
-        g = gradients.acer_categorical(
-            method.distribution, seen.phi[:-1], batch.mu, batch.actions, q[:-1], v[:-1], q_policy, method.c
-        )
-    return Estimate(g, [(q_taken, q_ret - q_taken.detach())], q_ret, q_taken.detach(), bounded - q_taken.detach())
+        q = q_taken.detach()
+        v = (f.log_probs(seen.phi).exp() * every_q).sum(-1)
+        target = method.returns(batch, v, q, seen)
+        expected = gradients.exactly(f, phi, batch.mu, every_q[:-1])
+        g = gradients.acer(f, phi, batch.actions, seen.log_rho, v[:-1], target.policy, expected, method.c)
+    return Estimate(g, [Ascent(q_taken, target.critic - q)], target.critic, q, target.bounded - q)
 
 
-def acer_continuous(method: Method, network: Network, batch: Batch, seen: Evaluated) -> Estimate:
+def stochastic_dueling(method: Method, network: Network, batch: Batch, seen: Evaluated) -> Estimate:
     """Algorithm 3: stochastic dueling network, Q^opc for the policy, Q^ret and V^target for the critic."""
     f, phi = method.distribution, seen.phi[:-1]
-    assert isinstance(f, Gaussian) and method.returns is not None
+    assert method.returns is not None
     with torch.no_grad():
         samples = f.sample(phi, seen.noise)  # a', u_1 … u_n: constants, so that no gradient of the critic reaches π
     v = network.state_value(seen.features)
     advantages = network.advantages(seen.features[:-1], torch.cat((batch.actions.unsqueeze(0), samples)))
     with torch.no_grad():
         q, q_sampled = v[:-1] + advantages[:2] - advantages[2:].mean(0)
-        q_ret, q_opc, bounded = method.returns(batch, v, q, seen)
-        g = gradients.acer_gaussian(f, phi, batch.mu, batch.actions, samples[0], q_sampled, v[:-1], q_opc, method.c)
+        target = method.returns(batch, v, q, seen)
+        expected = gradients.by_samples(f, phi, batch.mu, samples[:1], q_sampled.unsqueeze(0))
+        g = gradients.acer(f, phi, batch.actions, seen.log_rho, v[:-1], target.policy, expected, method.c)
         # (Q^ret − Q̃) ∇Q̃ reaches V, A(a) and each A(u_i); min{1, ρ} (Q^ret − Q̃) ∇V is the step towards V^target.
-        error = q_ret - q
+        error = target.critic - q
         to_v = error + gradients.truncated_weight(seen.log_rho, 1.0) * error
-        to_u = (-error / method.sdn_samples).expand(method.sdn_samples, *error.shape)
+        u = method.samples - 1
+        to_u = (-error / u).expand(u, *error.shape)
         to_advantages = torch.cat((error.unsqueeze(0), torch.zeros_like(error).unsqueeze(0), to_u))
-    return Estimate(g, [(v[:-1], to_v), (advantages, to_advantages)], q_ret, q, bounded - q)
+    critic = [Ascent(v[:-1], to_v), Ascent(advantages, to_advantages)]
+    return Estimate(g, critic, target.critic, q, target.bounded - q)
 
 
-def acer_separate(method: Method, network: Network, batch: Batch, seen: Evaluated) -> Estimate:
+def separate(method: Method, network: Network, batch: Batch, seen: Evaluated) -> Estimate:
     """Algorithm 3 without stochastic dueling: separate networks, V learns by ρ (Q^ret − V) ∇V (Appendix E.4)."""
     f, phi = method.distribution, seen.phi[:-1]
-    assert isinstance(f, Gaussian) and method.returns is not None
+    assert method.returns is not None
     with torch.no_grad():
         sampled = f.sample(phi, seen.noise)
     v = network.state_value(seen.features)
     qs = network.separate_values(seen.x[:-1], torch.cat((batch.actions.unsqueeze(0), sampled)))
     with torch.no_grad():
         q, q_sampled = qs.detach()
-        q_ret, q_opc, bounded = method.returns(batch, v, q, seen)
-        g = gradients.acer_gaussian(f, phi, batch.mu, batch.actions, sampled[0], q_sampled, v[:-1], q_opc, method.c)
-        to_v = returns.importance_weight(seen.log_rho) * (q_ret - v[:-1])
-        to_q = torch.stack((q_ret - q, torch.zeros_like(q)))
-    return Estimate(g, [(v[:-1], to_v), (qs, to_q)], q_ret, q, bounded - q)
+        target = method.returns(batch, v, q, seen)
+        expected = gradients.by_samples(f, phi, batch.mu, sampled, q_sampled.unsqueeze(0))
+        g = gradients.acer(f, phi, batch.actions, seen.log_rho, v[:-1], target.policy, expected, method.c)
+        to_v = returns.importance_weight(seen.log_rho) * (target.critic - v[:-1])
+        to_q = torch.stack((target.critic - q, torch.zeros_like(q)))
+    return Estimate(g, [Ascent(v[:-1], to_v), Ascent(qs, to_q)], target.critic, q, target.bounded - q)
 
 
 def actor_critic(method: Method, network: Network, batch: Batch, seen: Evaluated) -> Estimate:
@@ -206,7 +227,7 @@ def actor_critic(method: Method, network: Network, batch: Batch, seen: Evaluated
         target = returns.k_step(batch.rewards, batch.discounts, batch.live, v)
         error = method.weight(batch, seen) * (target - v[:-1])
         g = gradients.weighted_score(method.distribution, seen.phi[:-1], batch.actions, error)
-    return Estimate(g, [(v[:-1], error)], target, v[:-1].detach(), error)
+    return Estimate(g, [Ascent(v[:-1], error)], target, v[:-1].detach(), error)
 
 
 @torch.no_grad()
