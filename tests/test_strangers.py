@@ -178,12 +178,12 @@ def refused(where, match):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("name", "said"), [(checkpoint.MODEL, "is missing"), (checkpoint.RUN, "cannot be read")])
-def test_a_header_that_claims_ten_terabytes(name, said, copy):
+@pytest.mark.parametrize("name", [checkpoint.MODEL, checkpoint.RUN])
+def test_a_header_that_claims_ten_terabytes(name, copy):
     header = json.dumps({"theta": {"dtype": "F32", "shape": [2_500_000_000_000], "data_offsets": [0, 10**13]}}).encode()
     (copy / name).write_bytes(struct.pack("<Q", len(header)) + header + b"\0" * 64)
     rehash(copy)
-    refused(copy, said)
+    refused(copy, "cannot be read")
     (copy / name).write_bytes(struct.pack("<Q", 2**60) + header)
     rehash(copy)
     refused(copy, "cannot be read")

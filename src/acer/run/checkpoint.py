@@ -238,6 +238,9 @@ class Checkpoint:
                     raise ValueError(f"a header of {size:,} bytes")
                 header = json.loads(file.read(size))
             header.pop("__metadata__", None)
+            room = self._directory.size(name) - 8 - size
+            if not all(0 <= begin <= end <= room for begin, end in (e["data_offsets"] for e in header.values())):
+                raise ValueError("tensors beyond the file's end")
             return {key: (tuple(entry["shape"]), str(entry["dtype"])) for key, entry in header.items()}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CheckpointError(f"{path} cannot be read: {type(error).__name__}: {error}") from None

@@ -275,16 +275,16 @@ class Directory:
         if not self.exists(name):
             system.rename(new, name, self._descriptor)
             return
+        aside = put_aside_name(name)
         if system.exchange(new, name, self._descriptor):
             self.flush()
             self.remove(new)
-            return
-        # Two renames leave a moment without the name: then the old one has its other name, which `recover` undoes.
-        aside = put_aside_name(name)
-        self.remove(aside)
-        system.rename(name, aside, self._descriptor)
-        system.rename(new, name, self._descriptor)
-        self.flush()
+        else:
+            # Two renames leave a moment without the name: then the old one has its other name, which `recover` undoes.
+            self.remove(aside)
+            system.rename(name, aside, self._descriptor)
+            system.rename(new, name, self._descriptor)
+            self.flush()
         self.remove(aside)
 
     def recover(self) -> None:
