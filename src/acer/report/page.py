@@ -20,6 +20,10 @@ from acer.errors import SettingsError
 from acer.report.content import content
 from acer.report.gather import gather
 
+# What style and script are put together from, in this order.
+STYLE = ("layout", "charts", "tables")
+SCRIPT = ("elements", "curves", "chart", "zoom", "controls", "environments", "results")
+
 
 def write(directories: Sequence[Path], output: Path, title: str | None = None) -> dict[str, Any]:
     """Writes the page about everything in the directories, whole or not at all; gives back what is on it."""
@@ -43,7 +47,9 @@ def write(directories: Sequence[Path], output: Path, title: str | None = None) -
 
 def render(shown: dict[str, Any]) -> str:
     """The page's text."""
-    template, style, script = (_part(name) for name in ("page.html", "page.css", "page.js"))
+    template, style = _part("page.html"), "\n".join(_part(f"style/{name}.css") for name in STYLE)
+    script = "".join(_part(f"script/{name}.js") for name in SCRIPT)
+    script = f'"use strict";\n(() => {{\n{script}}})();\n'
     policy = (
         f"default-src 'none'; img-src data:; media-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src {_hash(style)}; script-src {_hash(script)}"
