@@ -26,7 +26,7 @@ from acer import __version__
 from acer.config import Config, defaults, flag_name, from_dict, read_file, to_json
 from acer.console import complain, errors, warn
 from acer.errors import FAILED, INTERRUPTED, MISTAKE, AcerError, SettingsError, in_one_line
-from acer.experiments.plans import Name, Narrowing, Scale, numbers
+from acer.experiments.plans import Name, Narrowing, Scale, changes, numbers
 from acer.machine import check_writable, cores
 
 if TYPE_CHECKING:
@@ -306,6 +306,8 @@ def experiment(
     settings: tuple[str, ...] | None = None,
     seeds: tuple[str, ...] | None = None,
     steps: int | None = None,
+    preset: Literal["paper"] | None = None,
+    set_: Annotated[tuple[str, ...] | None, arg(name="set")] = None,
     jobs: int = 0,
     threads: int = 1,
     ray_address: str | None = None,
@@ -324,6 +326,9 @@ def experiment(
         settings: Only these of the settings drawn at random, as numbers and ranges: 0 2 5-7.
         seeds: These seeds, each for all settings, as numbers and ranges.
         steps: Steps of each run instead of the scale's.
+        preset: The paper's constants as printed instead of the presets made for games and control tasks; figures and
+            tables have it in their names.
+        set_: Settings of every run as name=value: trajectories_per_update=1 alpha=0.99.
         jobs: Runs at once; 0 for as many as the cores have room for.
         threads: Threads of each run.
         ray_address: Run on the Ray cluster at this address instead of here.
@@ -335,15 +340,16 @@ def experiment(
     for flag, number, least in (("--jobs", jobs, 0), ("--threads", threads, 1)):
         if number < least:
             raise SettingsError(f"{flag} must be at least {least}, not {number}")
-    lists = {"--tasks": tasks, "--games": games, "--methods": methods, "--settings": settings, "--seeds": seeds}
+    lists = {"--tasks": tasks, "--games": games, "--methods": methods, "--settings": settings, "--seeds": seeds,
+             "--set": set_}  # fmt: skip
     for flag, names in lists.items():
         if names == ():
             raise SettingsError(f"{flag} names nothing; to have all of them, leave it out")
     if ray_address == "":
         raise SettingsError("--ray-address is empty; give HOST:PORT or auto, or leave it out to run on this machine")
     narrowing = Narrowing(tasks or (), games or (), methods or (), numbers("--settings", settings or ()),
-                          numbers("--seeds", seeds or ()), steps)  # fmt: skip
-    out = out or Path("runs") / "experiments" / scale
+                          numbers("--seeds", seeds or ()), steps, preset or "", changes(set_ or ()))  # fmt: skip
+    out = out or Path("runs") / "experiments" / (f"{scale}-{preset}" if preset else scale)
     if name == "theory":
         for flag, given in (("--jobs", jobs), ("--threads", threads != 1), ("--ray-address", ray_address),
                             ("--draw", draw)):  # fmt: skip

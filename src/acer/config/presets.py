@@ -1,5 +1,6 @@
 """What each preset changes, for any kind of action and for each. `settings` says what the paper fixes."""
 
+import math
 from typing import Any
 
 Preset = dict[str, dict[str, Any]]
@@ -28,5 +29,16 @@ PRESETS: dict[str, Preset] = {
                 "normalize_observations": True, "on_policy": False, "shared_torso": False},
         "discrete": {"entropy_weight": 0.001},
         "continuous": {"entropy_weight": 0.0},
+    },
+    # As printed; docs/deviations.md names the source of each constant that the paper takes from elsewhere.
+    "paper": {
+        "any": {"trajectories_per_update": 1, "replay_per_environment": True, "replay_start": 0,
+                "statistic": "probabilities", "rmsprop_epsilon": 0.1, "max_gradient_norm": math.inf},
+        "discrete": {"trajectory_length": 20, "replay_capacity": 50_000, "truncation": 10.0, "alpha": 0.99,
+                     "entropy_weight": 0.001, "hidden": (512,), "clip_rewards": True, "learning_rate": 7e-4,
+                     "steps": 50_000_000, "log_every": 20_000, "eval_policy": "sampled"},
+        "continuous": {"trajectory_length": 50, "replay_capacity": 5_000, "truncation": 5.0, "alpha": 0.995,
+                       "entropy_weight": 0.0, "hidden": (256, 256), "advantage_hidden": 128, "on_policy": False,
+                       "learning_rate": 2.24e-4, "steps": 2_000_000},
     },
 }  # fmt: skip

@@ -91,7 +91,8 @@ class Config:
     algo: str = setting(COMMON, "acer", choices=ALGORITHMS)
     """Algorithm: ACER, a baseline of Section 6, or ACER with one component removed (Section 6.1)."""
     preset: str = setting(COMMON, "classic", choices=PRESETS)
-    """Where the other settings come from: the paper's Atari or control constants, or small environments."""
+    """Where the other settings come from: games, control tasks or small environments with our departures from the
+    paper, or the paper as printed (docs/deviations.md)."""
     steps: int = setting(COMMON, 100_000, AT_LEAST_1)
     """Environment steps to train for, over all environments (ours)."""
     seed: int = setting(COMMON, 0, NOT_NEGATIVE)
@@ -163,6 +164,9 @@ class Config:
     """Mean of the Poisson number of replays after each new trajectory (0, 1, 4 or 8, Section 4; about 4, Section 6)."""
     replay_capacity: int = setting(EXPERIENCE, 50_000, AT_LEAST_1)
     """Steps that each environment's replay memory holds (50,000 on Atari, Section 4; 5,000 in control, Section 6)."""
+    replay_per_environment: bool = setting(EXPERIENCE, False)
+    """Whether each environment has a Poisson draw and a replay memory of its own, as each of the paper's threads has
+    (Section 4), instead of one draw and one memory for all that step together (ours)."""
     replay_start: int = setting(EXPERIENCE, 1_000, NOT_NEGATIVE)
     """Steps stored, over all environments, before replay begins (ours)."""
 

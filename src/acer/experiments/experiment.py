@@ -60,8 +60,9 @@ def run(
         return Result([], failures, diverged)
     if len(codes := runs.codes(out, planned)) > 1:
         say(f"The runs were made with {len(codes)} versions of the code (in their result.json, or from before it was)")
-    text = caption(name, scale, shown, len(found), len(planned))
-    return Result(DRAWN[name](shown, found, text, out), failures, diverged)
+    text = caption(name, scale, narrowing, shown, len(found), len(planned))
+    stem = out / (f"{name}-{narrowing.preset}" if narrowing.preset else name)
+    return Result(DRAWN[name](shown, found, text, stem), failures, diverged)
 
 
 def with_one_precision(planned: list[Job], out: Path) -> list[Job]:
@@ -85,13 +86,16 @@ def run_theory(scale: Scale, narrowing: Narrowing, out: Path, say: Callable[[str
     rows = theory.rows(mdps, samples)
     text = (f"scale: {scale}; {mdps} random MDPs of {theory.STATES} states and {theory.ACTIONS} actions, "
             f"γ = {theory.GAMMA}; bands hold 90 % of them")  # fmt: skip
-    table = _write(out / "theory.csv", ["panel", "series", "x", "value", "low", "high"], rows)
+    table = _write(out / "theory", "", ["panel", "series", "x", "value", "low", "high"], rows)
     return Result([*figures.theory(rows, theory.GAMMA, text, out / "theory"), table], {}, {})
 
 
-def caption(name: str, scale: Scale, shown: Sequence[Job], found: int, planned: int) -> str:
+def caption(name: str, scale: Scale, asked: Narrowing, shown: Sequence[Job], found: int, planned: int) -> str:
     """The scale, in words that stand on the figure."""
     parts = [f"acer experiment {name}, scale: {scale}"]
+    if asked.preset:
+        parts.append(f"preset: {asked.preset}")
+    parts += [f"{setting} = {value}" for setting, value in asked.changes]
     if name == "atari":
         games = sorted({job.config.env for job in shown})
         parts.append(", ".join(games) if len(games) <= 3 else _count(games, "game"))
@@ -135,26 +139,25 @@ PAIRS = {
 
 
 def _draw_learning(name: str) -> Callable[[Sequence[Job], Sequence[Run], str, Path], list[Path]]:
-    def draw(planned: Sequence[Job], found: Sequence[Run], text: str, out: Path) -> list[Path]:
+    def draw(planned: Sequence[Job], found: Sequence[Run], text: str, stem: Path) -> list[Path]:
         curves, meaning = summaries.best_curves(planned, found), summaries.meaning_of_curves(planned)
-        drawn = figures.learning(curves, f"{meaning}\n{text}", out / name)
+        drawn = figures.learning(curves, f"{meaning}\n{text}", stem)
         pairs = summaries.pairs_table(planned, found, PAIRS[name])
-        return [*drawn, _write(out / f"{name}.csv", summaries.CONTROL_TABLE, summaries.control_table(planned, found)),
-                _write(out / f"{name}-pairs.csv", summaries.PAIRS_TABLE, pairs)]  # fmt: skip
+        return [*drawn, _write(stem, "", summaries.CONTROL_TABLE, summaries.control_table(planned, found)),
+                _write(stem, "-pairs", summaries.PAIRS_TABLE, pairs)]  # fmt: skip
 
     return draw
 
 
-def _draw_sensitivity(planned: Sequence[Job], found: Sequence[Run], text: str, out: Path) -> list[Path]:
+def _draw_sensitivity(planned: Sequence[Job], found: Sequence[Run], text: str, stem: Path) -> list[Path]:
     rows = summaries.sensitivity_table(found)
-    drawn = figures.sensitivity(rows, text, out / "sensitivity")
-    return [*drawn, _write(out / "sensitivity.csv", summaries.SENSITIVITY_TABLE, rows)]
+    return [*figures.sensitivity(rows, text, stem), _write(stem, "", summaries.SENSITIVITY_TABLE, rows)]
 
 
-def _draw_atari(planned: Sequence[Job], found: Sequence[Run], text: str, out: Path) -> list[Path]:
+def _draw_atari(planned: Sequence[Job], found: Sequence[Run], text: str, stem: Path) -> list[Path]:
     by_steps, by_time = (summaries.median_curves(planned, found, x) for x in ("steps", "seconds"))
-    drawn = figures.atari(by_steps, by_time, text, out / "atari")
-    return [*drawn, _write(out / "atari.csv", summaries.ATARI_TABLE, summaries.atari_table(planned, found))]
+    drawn = figures.atari(by_steps, by_time, text, stem)
+    return [*drawn, _write(stem, "", summaries.ATARI_TABLE, summaries.atari_table(planned, found))]
 
 
 DRAWN: dict[str, Callable[[Sequence[Job], Sequence[Run], str, Path], list[Path]]] = {
@@ -165,7 +168,8 @@ DRAWN: dict[str, Callable[[Sequence[Job], Sequence[Run], str, Path], list[Path]]
 }
 
 
-def _write(path: Path, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Path:
+def _write(stem: Path, ending: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Path:
+    path = stem.with_name(f"{stem.name}{ending}.csv")
     try:
         path.write_text(runs.table(columns, rows))
     except OSError as error:

@@ -90,6 +90,8 @@ class Narrowing:
     settings: tuple[int, ...] = ()
     seeds: tuple[int, ...] = ()
     steps: int | None = None
+    preset: str = ""
+    changes: tuple[tuple[str, Any], ...] = ()  # settings by name, instead of the preset's and of those drawn
 
 
 BASELINES = ("a3c", "trust-a3c", "tis", "trust-tis", "acer")
@@ -157,14 +159,15 @@ def jobs(name: str, scale: Scale, narrowing: Narrowing, threads: int = 1) -> lis
     methods = narrowing.methods or size.methods or plan.methods
     settings = narrowing.settings or tuple(range(size.settings))
     make = _agent if plan.kind == "game" else _method
+    changes = dict(narrowing.changes)
 
     def others(env: str) -> dict[str, Any]:
         steps = narrowing.steps or size.longer.get(env, size.steps)
         return {"steps": steps, "log_every": max(1, steps // ROWS), "keep_checkpoints": 1, "threads": threads,
-                **size.others}  # fmt: skip
+                **size.others, **changes}  # fmt: skip
 
     return [
-        Job(method, setting, seed, make(env, method, setting, seed, others(env)))
+        Job(method, setting, seed, make(env, method, setting, seed, narrowing.preset, others(env)))
         for seed in narrowing.seeds or (0,)
         for setting in settings
         for env in environments
@@ -178,23 +181,23 @@ def comparable(planned: Sequence[Job], present: Collection[str]) -> list[Job]:
     return [job for job in planned if (job.config.env, job.setting, job.seed) not in missing]
 
 
-def _method(task: str, method: str, setting: int, seed: int, others: dict[str, Any]) -> Config:
+def _method(task: str, method: str, setting: int, seed: int, preset: str, others: dict[str, Any]) -> Config:
     """A method on a control task; each setting has a random stream of its own. The learning rate stays what was drawn:
     the paper names no annealing."""
     drawn = draw(setting)
     delta = {} if ALGORITHMS[method].trust_region is False else {"delta": drawn.delta}
     own = {"learning_rate": drawn.learning_rate, "learning_rate_decay": "none", "seed": MOST_SETTINGS * seed + setting,
            **delta}  # fmt: skip
-    return defaults(task, True, "control", method, **others, **own)
+    return defaults(task, True, preset or "control", method, **own | others)
 
 
-def _agent(game: str, agent: str, setting: int, seed: int, others: dict[str, Any]) -> Config:
+def _agent(game: str, agent: str, setting: int, seed: int, preset: str, others: dict[str, Any]) -> Config:
     """An agent of the Atari figure. It has the preset's settings, but the paper's φ: in logits δ = 1 hardly ever binds,
     and agents with and without trust region would be the same."""
     algo, _, ratio = agent.rpartition("-")
     statistic = {"statistic": "probabilities"} if algo == "acer" else {}
     own = {"replay_ratio": float(ratio), "seed": seed, **statistic}
-    return defaults(game, False, "atari", algo, **others, **own)
+    return defaults(game, False, preset or "atari", algo, **own | others)
 
 
 def _check(name: str, plan: Plan, narrowing: Narrowing) -> None:
@@ -208,6 +211,10 @@ def _check(name: str, plan: Plan, narrowing: Narrowing) -> None:
     _check_names("--methods", narrowing.methods, plan.methods)
     for flag, given in (("--settings", narrowing.settings), ("--seeds", narrowing.seeds)):
         _check_twice(flag, given)
+    for setting, _ in narrowing.changes:
+        if setting in GIVEN_OTHERWISE:
+            raise SettingsError(f"--set {setting} is not possible here: {GIVEN_OTHERWISE[setting]}")
+    _check_twice("--set", [setting for setting, _ in narrowing.changes])
     if narrowing.steps is not None and narrowing.steps < 1:
         raise SettingsError(f"--steps must be at least 1, not {narrowing.steps}")
 
@@ -225,6 +232,28 @@ def _check_names(flag: str, given: Sequence[str], known: Sequence[str]) -> None:
 def _check_twice(flag: str, given: Sequence[object]) -> None:
     if len(set(given)) < len(given):
         raise SettingsError(f"{flag} has something twice: {' '.join(map(str, given))}")
+
+
+# Settings that `--set` leaves to other flags, and which.
+GIVEN_OTHERWISE = {"env": "use --tasks or --games", "algo": "use --methods", "preset": "use --preset",
+                   "steps": "use --steps", "threads": "use --threads", "seed": "use --seeds",
+                   "log_every": "every run has as many rows", "keep_checkpoints": "one is kept"}  # fmt: skip
+
+
+def changes(texts: Iterable[str]) -> tuple[tuple[str, Any], ...]:
+    """Settings as `name=value`, with a value as config.json has it: `trajectories_per_update=1`, `hidden=[64, 64]`."""
+    found = []
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise SettingsError(f"--set takes settings as name=value, for example alpha=0.99, not {text!r}")
+        name = name.strip().replace("-", "_")
+        configuration.check_names({name: value})
+        try:
+            found.append((name, json.loads(value)))
+        except ValueError:
+            found.append((name, value))
+    return tuple(found)
 
 
 def numbers(flag: str, texts: Iterable[str]) -> tuple[int, ...]:

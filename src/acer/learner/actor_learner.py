@@ -129,7 +129,7 @@ class Report:
     total: int  # T after it, the steps of all actor-learners
     updates: int
     skipped: int  # updates of all actor-learners left out so far because their gradient was not finite
-    replays: int  # Poisson draw
+    replays: int  # Poisson draw, or its mean over the environments
     episodes: list[tuple[float, int]]  # return and length of each that ended
     diagnostics: dict[str, float]  # means over the updates that were measured
 
@@ -248,12 +248,25 @@ class ActorLearner:
         if config.on_policy:
             self._learn(trajectory, seen, on_policy=True)
         self.agent.observe(trajectory)  # after it: on-policy, the networks see what the actor saw
-        replays = 0
+        replays = 0.0
         if config.replay_ratio > 0 and len(self.replay) * config.trajectory_length >= self.replay_start:
-            replays = self.draw_replays()
-            for _ in range(replays):
-                self._learn(self.replay.sample(self.rngs["replay"], config.environments), seen)
-        return Report(steps, home.steps, self.updates - updates, home.skipped, replays, episodes, seen.values())
+            for replayed in self._replayed():
+                self._learn(replayed, seen)
+                replays += replayed.live.shape[1] / config.environments
+        done = self.updates - updates
+        return Report(steps, home.steps, done, home.skipped, round(replays), episodes, seen.values())
+
+    def _replayed(self) -> Iterator[Trajectory]:
+        """What this iteration replays: one draw of trajectories from all environments, or each environment by itself,
+        those that have drawn a replay more side by side."""
+        config, rng = self.config, self.rngs["replay"]
+        if config.replay_per_environment:
+            draws = rng.poisson(config.replay_ratio, config.environments)
+            for past in range(draws.max()):
+                yield self.replay.sample_each(rng, np.flatnonzero(draws > past))
+        else:
+            for _ in range(self.draw_replays()):
+                yield self.replay.sample(rng, config.environments)
 
     def draw_replays(self) -> int:
         """How often this iteration replays."""
@@ -304,7 +317,7 @@ class ActorLearner:
         parameters there are, but for the first of an on-policy call."""
         config, agent, home = self.config, self.agent, self.agent.home
         count = config.trajectories_per_update
-        for number, start in enumerate(range(0, config.environments, count)):
+        for number, start in enumerate(range(0, whole.live.shape[1], count)):
             batch = whole.select(slice(start, start + count))
             noise = agent.method.noise(self.rngs["learn"], config.trajectory_length, count).to(agent.device)
             if agent.method.off_policy and (start or not on_policy):

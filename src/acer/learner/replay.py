@@ -56,8 +56,15 @@ class Replay:
 
     def sample(self, rng: np.random.Generator, count: int) -> Trajectory:
         """`count` trajectories, uniformly and with replacement."""
-        picks = rng.integers(len(self._blocks), size=count)
-        observations = np.empty((self._shape[0], count, *self._shape[1:]), self._dtype)
+        return self._read(rng.integers(len(self._blocks), size=count))
+
+    def sample_each(self, rng: np.random.Generator, environments: NDArray[np.int64]) -> Trajectory:
+        """One trajectory of each of these environments, uniformly among its own."""
+        slots = rng.integers(len(self._blocks) // self.environments, size=len(environments))
+        return self._read(slots * self.environments + environments)
+
+    def _read(self, picks: NDArray[np.int64]) -> Trajectory:
+        observations = np.empty((self._shape[0], len(picks), *self._shape[1:]), self._dtype)
         for i, pick in enumerate(picks):
             self._unpack(pick, observations[:, i])
         return Trajectory(observations, *(np.moveaxis(self._plain[name][picks], 0, 1) for name in PLAIN))
