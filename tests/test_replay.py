@@ -80,3 +80,16 @@ def test_state_restores_the_whole_memory(adds):
         other.add(t)
         a, b = (r.sample(np.random.default_rng(4), 50) for r in (replay, other))
         assert all(unit(a, i) == unit(b, i) for i in range(50))
+
+
+def test_each_environment_is_replayed_from_its_own_memory():
+    rng = np.random.default_rng(0)
+    replay = Replay(capacity=12, length=4, environments=3)
+    added = [trajectory(rng) for _ in range(4)]  # one more than there is room for
+    for t in added:
+        replay.add(t)
+    which = np.array([2, 0])
+    seen = [replay.sample_each(rng, which) for _ in range(60)]
+    for place, environment in enumerate(which):
+        found = {unit(t, place) for t in seen}
+        assert found == {unit(t, environment) for t in added[1:]}

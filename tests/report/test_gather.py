@@ -76,7 +76,7 @@ def test_directories_named_twice_count_once(experiment):
     assert names == ["fish-acer-0", "fish-acer-1"]
 
 
-def test_equal_names_are_told_apart(tmp_path):
+def test_equal_names_are_with_unique_names(tmp_path):
     for folder in "ab":
         write_run(tmp_path / folder / "runs" / "one")
     names = [run["name"] for run in made(tmp_path / "a" / "runs", tmp_path / "b" / "runs")["runs"]]
@@ -89,7 +89,7 @@ def test_numbers_in_names_sort_as_people_count(tmp_path):
     assert [run["name"] for run in made(tmp_path)["runs"]] == ["fish-1", "fish-2", "fish-10"]
 
 
-def test_agents_of_one_algorithm_are_told_apart_by_what_makes_them_others(tmp_path):
+def test_agents_of_one_algorithm_are_with_unique_names_by_what_makes_them_others(tmp_path):
     for ratio in (0, 4):
         settings = {"replay_ratio": ratio, "on_policy": True, "learning_rate": 1e-4 * (1 + ratio)}
         write_run(tmp_path / f"ratio-{ratio}", "pong", settings=settings)
@@ -105,7 +105,7 @@ def test_an_experiments_agents_have_its_names(tmp_path):
     assert made(tmp_path)["agents"] == ["acer", "acer-0", "acer-4"]
 
 
-def test_an_experiments_runs_that_are_going_on_are_no_results(tmp_path):
+def test_an_experiments_runs_that_are_unfinished_runs_are_no_results(tmp_path):
     for where in ("runs/fish-acer-0-0", "work/fish-acer-0-0", "work/fish-acer-1-0"):
         write_run(tmp_path / where, "fish")
     shown = made(tmp_path)

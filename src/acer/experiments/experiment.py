@@ -10,7 +10,7 @@ from acer.envs.scores import GAMES
 from acer.errors import SettingsError
 from acer.experiments import figures, jobs, plans, runs, summaries, theory
 from acer.experiments.plans import Job, Narrowing, Scale
-from acer.experiments.runs import Run
+from acer.experiments.runs import RunResult
 from acer.learner.actor_learner import find_device
 from acer.learner.networks import faster_precision
 
@@ -62,7 +62,7 @@ def run(
         say(f"The runs were made with {len(codes)} versions of the code (in their result.json, or from before it was)")
     text = caption(name, scale, narrowing, shown, len(found), len(planned))
     stem = out / (f"{name}-{narrowing.preset}" if narrowing.preset else name)
-    return Result(DRAWN[name](shown, found, text, stem), failures, diverged)
+    return Result(FIGURES[name](shown, found, text, stem), failures, diverged)
 
 
 def with_one_precision(planned: list[Job], out: Path) -> list[Job]:
@@ -138,8 +138,8 @@ PAIRS = {
 }  # fmt: skip
 
 
-def _draw_learning(name: str) -> Callable[[Sequence[Job], Sequence[Run], str, Path], list[Path]]:
-    def draw(planned: Sequence[Job], found: Sequence[Run], text: str, stem: Path) -> list[Path]:
+def _draw_learning(name: str) -> Callable[[Sequence[Job], Sequence[RunResult], str, Path], list[Path]]:
+    def draw(planned: Sequence[Job], found: Sequence[RunResult], text: str, stem: Path) -> list[Path]:
         curves, meaning = summaries.best_curves(planned, found), summaries.meaning_of_curves(planned)
         drawn = figures.learning(curves, f"{meaning}\n{text}", stem)
         pairs = summaries.pairs_table(planned, found, PAIRS[name])
@@ -149,18 +149,18 @@ def _draw_learning(name: str) -> Callable[[Sequence[Job], Sequence[Run], str, Pa
     return draw
 
 
-def _draw_sensitivity(planned: Sequence[Job], found: Sequence[Run], text: str, stem: Path) -> list[Path]:
+def _draw_sensitivity(planned: Sequence[Job], found: Sequence[RunResult], text: str, stem: Path) -> list[Path]:
     rows = summaries.sensitivity_table(found)
     return [*figures.sensitivity(rows, text, stem), _write(stem, "", summaries.SENSITIVITY_TABLE, rows)]
 
 
-def _draw_atari(planned: Sequence[Job], found: Sequence[Run], text: str, stem: Path) -> list[Path]:
+def _draw_atari(planned: Sequence[Job], found: Sequence[RunResult], text: str, stem: Path) -> list[Path]:
     by_steps, by_time = (summaries.median_curves(planned, found, x) for x in ("steps", "seconds"))
     drawn = figures.atari(by_steps, by_time, text, stem)
     return [*drawn, _write(stem, "", summaries.ATARI_TABLE, summaries.atari_table(planned, found))]
 
 
-DRAWN: dict[str, Callable[[Sequence[Job], Sequence[Run], str, Path], list[Path]]] = {
+FIGURES: dict[str, Callable[[Sequence[Job], Sequence[RunResult], str, Path], list[Path]]] = {
     "control": _draw_learning("control"),
     "ablation": _draw_learning("ablation"),
     "sensitivity": _draw_sensitivity,

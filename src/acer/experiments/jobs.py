@@ -26,8 +26,8 @@ from acer.experiments.plans import Job, from_json, to_json
 from acer.experiments.runs import Failure
 from acer.machine import lock, signals_go_to
 
-PATIENCE = 60.0  # seconds that the runs of a killed experiment have to save and end
-LOST_NODES = 3  # of a cluster, under one and the same job, until it counts as failed
+LOCK_TIMEOUT = 60.0  # seconds that the runs of a killed experiment have to save and end
+TASK_RETRIES = 3  # of a cluster, under one and the same job, until it counts as failed
 
 # Runs jobs into a directory and tells the display of each; interrupted, it leaves behind what can go on.
 Runner = Callable[[Sequence[Job], Path, JobsDisplay], None]
@@ -35,7 +35,7 @@ Runner = Callable[[Sequence[Job], Path, JobsDisplay], None]
 
 def run(jobs: Sequence[Job], out: Path, runner: Runner) -> None:
     """Runs those of the jobs that are not finished."""
-    with _claimed(out), signals_go_to(_interrupt, signal.SIGINT, signal.SIGTERM):
+    with _locked(out), signals_go_to(_interrupt, signal.SIGINT, signal.SIGTERM):
         missing = [job for job in jobs if not runs.is_finished(out, job)]
         for name in {job.name for job in jobs} - {job.name for job in missing}:
             shutil.rmtree(out / "work" / name, ignore_errors=True)  # of one killed between its last two moments
@@ -57,18 +57,18 @@ def here(at_once: int) -> Runner:
         stopping = False
 
         def process(job: Job) -> None:
-            with tempfile.TemporaryFile("w+", errors="replace") as said, _started(job, out, said) as process:
+            with tempfile.TemporaryFile("w+", errors="replace") as said, _start(job, out, said) as process:
                 live.add(process)
                 if stopping:
                     _ask_to_stop(process)
                 display.begin(job.name, job.config.steps)
-                failure = _followed(process, job, display)
+                failure = _follow(process, job, display)
                 live.remove(process)
                 said.seek(0)
                 if stopping:
                     display.drop(job.name)
                 else:
-                    _note(out, job, process.returncode, failure or Failure(_last_line(said.read())), display)
+                    _record_end(out, job, process.returncode, failure or Failure(_last_line(said.read())), display)
 
         with ThreadPoolExecutor(at_once) as pool:
             futures = [pool.submit(process, job) for job in jobs]
@@ -85,7 +85,7 @@ def here(at_once: int) -> Runner:
     return runner
 
 
-def _started(job: Job, out: Path, said: IO[str]) -> "subprocess.Popen[str]":
+def _start(job: Job, out: Path, said: IO[str]) -> "subprocess.Popen[str]":
     try:
         process = subprocess.Popen(
             [sys.executable, "-m", "acer.experiments.worker", str(out)],
@@ -114,7 +114,7 @@ def _ask_to_stop(process: "subprocess.Popen[str]") -> None:
         process.stdin.close()
 
 
-def _followed(process: "subprocess.Popen[str]", job: Job, display: JobsDisplay) -> Failure | None:
+def _follow(process: "subprocess.Popen[str]", job: Job, display: JobsDisplay) -> Failure | None:
     """Shows what the job says until it ends; gives the failure that it named."""
     assert process.stdout is not None
     failure = None
@@ -134,7 +134,7 @@ def _followed(process: "subprocess.Popen[str]", job: Job, display: JobsDisplay) 
     return failure
 
 
-def _note(out: Path, job: Job, code: int, failure: Failure, display: JobsDisplay) -> None:
+def _record_end(out: Path, job: Job, code: int, failure: Failure, display: JobsDisplay) -> None:
     """What became of a job, for the display and, if it failed, for the experiment."""
     if code < 0:
         failure = Failure(f"killed by signal {-code}")
@@ -162,10 +162,10 @@ def on_ray(address: str) -> Runner:
     join(address)
 
     def runner(jobs: Sequence[Job], out: Path, display: JobsDisplay) -> None:
-        board: Any = ray.remote(Board).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
+        board: Any = ray.remote(ProgressBoard).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
         task = ray.remote(_task)
         tasks = {
-            task.options(num_cpus=max(1, job.config.threads), max_retries=LOST_NODES).remote(to_json(job), board): job
+            task.options(num_cpus=max(1, job.config.threads), max_retries=TASK_RETRIES).remote(to_json(job), board): job
             for job in jobs
         }
         waiting: list[Any] = list(tasks)
@@ -195,18 +195,18 @@ def on_ray(address: str) -> Runner:
     return runner
 
 
-class Board:
+class ProgressBoard:
     """Where the tasks of a cluster write how far they are, for whoever shows it."""
 
     def __init__(self) -> None:
-        self._said: dict[str, tuple[int, int]] = {}
+        self._unread: dict[str, tuple[int, int]] = {}
 
     def write(self, name: str, steps: int, total: int) -> None:
-        self._said[name] = steps, total
+        self._unread[name] = steps, total
 
     def read(self) -> dict[str, tuple[int, int]]:
         """Steps done and steps in all of the jobs that have said something since the last time."""
-        said, self._said = self._said, {}
+        said, self._unread = self._unread, {}
         return said
 
 
@@ -243,12 +243,12 @@ def _cannot_write(out: Path, error: OSError) -> SettingsError:
 
 
 @contextlib.contextmanager
-def _claimed(out: Path) -> Iterator[None]:
+def _locked(out: Path) -> Iterator[None]:
     """The directory is ours alone, and our runs' as long as they live, even if we are killed."""
     make_directory(out)
     descriptor = os.open(out, os.O_RDONLY)
     os.set_inheritable(descriptor, True)
-    until, said = time.monotonic() + PATIENCE, False
+    until, said = time.monotonic() + LOCK_TIMEOUT, False
     try:
         while not lock(descriptor):
             if time.monotonic() > until:

@@ -23,8 +23,8 @@ Scale = Literal["smoke", "small", "paper"]
 
 LEARNING_RATES = (1e-4, 10**-3.3)  # log-uniform (Section 6)
 DELTAS = (0.1, 2.0)  # uniform (Section 6)
-DRAWS = 2017  # the seed of the settings
-PLASTIC = (
+SETTINGS_SEED = 2017  # the seed of the settings
+SPREAD = (
     1.324717957244746  # x³ = x + 1: multiples of (1/x, 1/x²) modulo 1 fill the square evenly, however many there are
 )
 MOST_SETTINGS = 1_000
@@ -145,8 +145,8 @@ def from_json(line: str) -> Job:
 def draw(setting: int) -> Setting:
     """Setting number `setting`, whatever else is drawn: of an evenly spread sequence with a random beginning, so that
     few settings cover the ranges, too. Six digits, so that it is the same on every machine."""
-    first = np.random.default_rng(DRAWS).random(2)
-    rate, delta = (first + setting * PLASTIC ** -np.array([1.0, 2.0])) % 1
+    first = np.random.default_rng(SETTINGS_SEED).random(2)
+    rate, delta = (first + setting * SPREAD ** -np.array([1.0, 2.0])) % 1
     (low, high), (least, most) = np.log10(LEARNING_RATES), DELTAS
     return Setting(float(f"{10 ** (low + rate * (high - low)):.6g}"), float(f"{least + delta * (most - least):.6g}"))
 
@@ -166,8 +166,14 @@ def jobs(name: str, scale: Scale, narrowing: Narrowing, threads: int = 1) -> lis
         return {"steps": steps, "log_every": max(1, steps // ROWS), "keep_checkpoints": 1, "threads": threads,
                 **size.others, **changes}  # fmt: skip
 
+    def job(env: str, method: str, setting: int, seed: int) -> Job:
+        try:
+            return Job(method, setting, seed, make(env, method, setting, seed, narrowing.preset, others(env)))
+        except SettingsError as error:
+            raise SettingsError(f"{method}: {error}") if changes else error from None
+
     return [
-        Job(method, setting, seed, make(env, method, setting, seed, narrowing.preset, others(env)))
+        job(env, method, setting, seed)
         for seed in narrowing.seeds or (0,)
         for setting in settings
         for env in environments

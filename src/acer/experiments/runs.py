@@ -46,7 +46,7 @@ OPERATION = {"threads", "log_every", "checkpoint_every", "checkpoint_minutes", "
 
 
 @dataclass(frozen=True)
-class Run:
+class RunResult:
     """A run to its end: its curve by column [n], NaN where a column has no value, and its evaluation's mean return.
 
     One that ended early because its numbers were no longer finite is a result, too; not evaluated, it stays at the
@@ -150,7 +150,7 @@ def error_of(out: Path, job: Job) -> str:
     return str(_json(kept(out, job) / "result.json").get("error") or "")
 
 
-def load(out: Path, jobs: Sequence[Job]) -> list[Run]:
+def load(out: Path, jobs: Sequence[Job]) -> list[RunResult]:
     """Those of the runs that are finished."""
     return [_load(out, job) for job in jobs if is_finished(out, job)]
 
@@ -221,13 +221,13 @@ def _json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _load(out: Path, job: Job) -> Run:
+def _load(out: Path, job: Job) -> RunResult:
     where = kept(out, job)
     try:
         rows, evaluations = (read(where / name) for name in ("progress.csv", "eval.csv"))
         names = rows[0] if rows else [*COLUMNS, SCORE.name]
         columns = {name: np.array([float(row[name] or "nan") for row in rows]) for name in names}
-        run = Run(job, columns, float(evaluations[-1]["return_mean"]) if evaluations else math.nan)
+        run = RunResult(job, columns, float(evaluations[-1]["return_mean"]) if evaluations else math.nan)
         return replace(run, evaluation=run.final, diverged=True) if has_diverged(out, job) else run
     except (CheckpointError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{where} is damaged ({in_one_line(error)}); to run it again, remove it") from None

@@ -12,7 +12,7 @@ import numpy as np
 from acer.envs.scores import human_normalized, median_over_games
 from acer.experiments import statistics
 from acer.experiments.plans import Job
-from acer.experiments.runs import Array, Run
+from acer.experiments.runs import Array, RunResult
 
 Rows = list[dict[str, Any]]
 
@@ -42,7 +42,7 @@ class Settings:
 # ------------------------------------------------------------------ control and ablation
 
 
-def over_settings(runs: Sequence[Run]) -> Settings | None:
+def over_settings(runs: Sequence[RunResult]) -> Settings | None:
     """The runs of one method on one task, by setting; None if no episode ended in any."""
     runs = [run for run in runs if math.isfinite(run.final)]
     if not runs:
@@ -88,7 +88,7 @@ def meaning_of_curves(jobs: Sequence[Job]) -> str:
     return f"line and band: mean and deviation of the {which} of {planned} settings; dashed: median of all"
 
 
-def best_curves(jobs: Sequence[Job], runs: Sequence[Run]) -> dict[str, dict[str, Curve]]:
+def best_curves(jobs: Sequence[Job], runs: Sequence[RunResult]) -> dict[str, dict[str, Curve]]:
     """By task and method."""
     planned = planned_settings(jobs)
     groups = {key: over_settings(of) for key, of in _grouped(jobs, runs).items()}
@@ -100,7 +100,7 @@ def best_curves(jobs: Sequence[Job], runs: Sequence[Run]) -> dict[str, dict[str,
     return curves
 
 
-def control_table(jobs: Sequence[Job], runs: Sequence[Run]) -> Rows:
+def control_table(jobs: Sequence[Job], runs: Sequence[RunResult]) -> Rows:
     """For each task and method, of the training's last episodes and of the evaluation: the paper's statistic, the
     median, and the interquartile mean with its 95 % bootstrap interval. Whichever the measure, the best are those by
     the training's last episodes."""
@@ -127,7 +127,7 @@ CONTROL_TABLE = ["task", "method", "measure", "settings", "failed", "diverged", 
                  "median", "iqm", "iqm_low", "iqm_high", "trust_region_active", "kl"]  # fmt: skip
 
 
-def pairs_table(jobs: Sequence[Job], runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> Rows:
+def pairs_table(jobs: Sequence[Job], runs: Sequence[RunResult], pairs: Sequence[tuple[str, str]]) -> Rows:
     """For each pair of methods and each task: with how many of the settings that both have the first is ahead of the
     second, and by how much, as median and interquartile mean of the differences with its 95 % bootstrap interval.
 
@@ -174,7 +174,7 @@ def _gain(differences: Array, settings: Sequence[int]) -> dict[str, float]:
 # ------------------------------------------------------------------ sensitivity
 
 
-def sensitivity_table(runs: Sequence[Run]) -> Rows:
+def sensitivity_table(runs: Sequence[RunResult]) -> Rows:
     """Final returns of each run beside the settings that were drawn for it."""
     return [
         {
@@ -197,7 +197,7 @@ SENSITIVITY_TABLE = ["task", "setting", "seed", "learning_rate", "delta", "train
 # ------------------------------------------------------------------ atari
 
 
-def median_curves(jobs: Sequence[Job], runs: Sequence[Run], x: str) -> dict[str, tuple[Array, Array]]:
+def median_curves(jobs: Sequence[Job], runs: Sequence[RunResult], x: str) -> dict[str, tuple[Array, Array]]:
     """By agent: cumulative maximum of the median over games of the human-normalised score, against steps or seconds.
 
     Curves go as far as the agent's shortest: the median is always over the same games. One that diverged stays at the
@@ -221,7 +221,7 @@ def median_curves(jobs: Sequence[Job], runs: Sequence[Run], x: str) -> dict[str,
     return found
 
 
-def atari_table(jobs: Sequence[Job], runs: Sequence[Run]) -> Rows:
+def atari_table(jobs: Sequence[Job], runs: Sequence[RunResult]) -> Rows:
     """For each agent, over all its seeds and, if there are several, with each of them: the paper's metric at the end;
     when it first was half way from a random agent's score to the human's, and the human's; and the interquartile mean
     over games and seeds of the final human-normalised score (mean over the past million frames) with its 95 % bootstrap
@@ -251,7 +251,7 @@ def _reached(x: Array, y: Array, level: float) -> float:
     return float(x[np.argmax(y >= level)]) if (y >= level).any() else math.nan
 
 
-def _hours(runs: Sequence[Run]) -> float:
+def _hours(runs: Sequence[RunResult]) -> float:
     """Mean over the runs that came to their end."""
     return float(np.mean([run.columns["seconds"][-1] for run in runs])) / 3600 if runs else math.nan
 
@@ -265,9 +265,9 @@ ATARI_TABLE = ["method", "seed", "games", "failed", "diverged", "median_maximum"
 # ------------------------------------------------------------------ shared
 
 
-def _grouped(jobs: Sequence[Job], runs: Sequence[Run]) -> dict[tuple[str, str], list[Run]]:
+def _grouped(jobs: Sequence[Job], runs: Sequence[RunResult]) -> dict[tuple[str, str], list[RunResult]]:
     """Runs by environment and method, in the order of the plan, with groups that have none."""
-    groups: dict[tuple[str, str], list[Run]] = {(job.config.env, job.method): [] for job in jobs}
+    groups: dict[tuple[str, str], list[RunResult]] = {(job.config.env, job.method): [] for job in jobs}
     for run in runs:
         groups[run.job.config.env, run.job.method].append(run)
     return groups
@@ -286,7 +286,7 @@ def _interquartile(values: Array, groups: Sequence[int] | None = None) -> dict[s
     return {"iqm": float(statistics.interquartile_mean(values)), "iqm_low": low, "iqm_high": high}
 
 
-def late_means(runs: Sequence[Run]) -> dict[str, float]:
+def late_means(runs: Sequence[RunResult]) -> dict[str, float]:
     """Of the trust region and the KL: the median over runs of the mean over the last quarter of the curve."""
     found = {}
     for column in ("trust_region_active", "kl"):

@@ -17,7 +17,7 @@ from acer import __version__
 from acer.config import ALGORITHMS, descriptions
 from acer.errors import SettingsError
 from acer.learner.metrics import CHARTS
-from acer.report.gather import Columns, Evaluation, Findings, Found, Run
+from acer.report.gather import Columns, Evaluation, MediaFile, ReportFiles, ReportRun
 
 MOST_POINTS = 1_000  # of a curve
 FEWEST_POINTS = 100
@@ -31,10 +31,10 @@ AGENT_SETTINGS = ("replay_ratio", "on_policy", "returns", "trust_region", "delta
 KINDS = {".png": "image/png", ".svg": "image/svg+xml", ".mp4": "video/mp4"}
 
 
-def content(findings: Findings, title: str) -> dict[str, Any]:
+def content(contents: ReportFiles, title: str) -> dict[str, Any]:
     """All that the page needs."""
-    notes = list(findings.notes)
-    runs = sorted(findings.runs, key=_order)
+    notes = list(contents.notes)
+    runs = sorted(contents.runs, key=_order)
     settings = [{name: shown(value) for name, value in run.settings.items()} for run in runs]
     shared, differing = split_settings(settings)
     agents = agent_names(runs)
@@ -70,14 +70,14 @@ def content(findings: Findings, title: str) -> dict[str, Any]:
             }
             for run, agent, values in zip(runs, agents, settings, strict=True)
         ],
-        "media": album.add(_one_of_each(findings.media)),
-        "tables": [{"name": t.name, "header": t.header, "rows": t.rows} for t in findings.tables],
+        "media": album.add(_one_of_each(contents.media)),
+        "tables": [{"name": t.name, "header": t.header, "rows": t.rows} for t in contents.tables],
         "thinned": most if longest > most else 0,
         "notes": notes,
     }
 
 
-def _order(run: Run) -> tuple[Any, ...]:
+def _order(run: ReportRun) -> tuple[Any, ...]:
     """Runs by environment, then algorithms as the paper lists them, then names with numbers as people count."""
     algorithms = list(ALGORITHMS)
     place = algorithms.index(run.algo) if run.algo in algorithms else len(algorithms)
@@ -122,7 +122,7 @@ def split_settings(settings: Sequence[dict[str, str]]) -> tuple[dict[str, str], 
     return shared, [name for name, found in values.items() if len(found) > 1]
 
 
-def agent_names(runs: Sequence[Run]) -> list[str]:
+def agent_names(runs: Sequence[ReportRun]) -> list[str]:
     """Each run's agent: what its file calls it, or its algorithm with the settings that tell it from its like."""
     of_env: dict[tuple[str, str, str], set[str]] = {}  # environment, algorithm, setting: its values
     for run in runs:
@@ -131,7 +131,7 @@ def agent_names(runs: Sequence[Run]) -> list[str]:
                 of_env.setdefault((run.env, run.algo, name), set()).add(shown(run.settings[name]))
     told_apart = {(algo, name) for (_, algo, name), values in of_env.items() if len(values) > 1}
 
-    def agent(run: Run) -> str:
+    def agent(run: ReportRun) -> str:
         names = [name for name in AGENT_SETTINGS if (run.algo, name) in told_apart and name in run.settings]
         words = [f"{name.replace('_', ' ')} {shown(run.settings[name])}" for name in names]
         return shorten(", ".join([run.algo, *words]), 80)
@@ -142,7 +142,7 @@ def agent_names(runs: Sequence[Run]) -> list[str]:
 # ------------------------------------------------------------------ curves
 
 
-def points_per_curve(runs: Sequence[Run]) -> int:
+def points_per_curve(runs: Sequence[ReportRun]) -> int:
     """How many points each curve may have so that the page stays small enough for a browser."""
     drawn = [sum(metric.name in run.columns for metric in CHARTS) for run in runs]
     rows = [min(MOST_POINTS, len(run.columns["steps"])) for run in runs]
@@ -192,7 +192,7 @@ def _finite(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def results(run: Run) -> dict[str, Any]:
+def results(run: ReportRun) -> dict[str, Any]:
     """Where a run stands: steps, seconds, last and best return, last evaluation; None for what it does not have."""
 
     def last(values: NDArray[np.float64]) -> float | int | None:
@@ -221,10 +221,10 @@ class _Album:
     def __init__(self, notes: list[str]) -> None:
         self._room, self._notes = ALL_FILES, notes
 
-    def add(self, files: Iterable[Found]) -> list[dict[str, str]]:
+    def add(self, files: Iterable[MediaFile]) -> list[dict[str, str]]:
         return [picture for file in files if (picture := self._encode(file))]
 
-    def _encode(self, file: Found) -> dict[str, str] | None:
+    def _encode(self, file: MediaFile) -> dict[str, str] | None:
         try:
             size = file.path.stat().st_size
             if size > min(self._room, LARGEST_FILE):
@@ -253,7 +253,7 @@ def _check(path: Path, data: bytes) -> None:
         raise SettingsError(f"{path} is damaged: it is not a whole {path.suffix[1:].upper()} file")
 
 
-def _one_of_each(files: Sequence[Found]) -> list[Found]:
+def _one_of_each(files: Sequence[MediaFile]) -> list[MediaFile]:
     """Without the second of a picture that is there as PNG and as SVG: the SVG stays, unless it is much the larger."""
     sizes = {file.path: file.path.stat().st_size for file in files}
 

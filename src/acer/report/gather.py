@@ -46,7 +46,7 @@ Evaluation = dict[str, float | str]
 
 
 @dataclass(frozen=True)
-class Found:
+class MediaFile:
     """A file, and what to call it."""
 
     name: str
@@ -54,7 +54,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Run:
+class ReportRun:
     """One run as it was found."""
 
     name: str
@@ -66,7 +66,7 @@ class Run:
     columns: Columns
     """Of progress.csv, in the order of its steps; NaN where it has nothing."""
     evaluations: list[Evaluation]
-    media: list[Found]
+    media: list[MediaFile]
     failure: str
     """Why an experiment's run did not come to its end; empty if it did."""
     diverged: bool
@@ -83,37 +83,37 @@ class Table:
 
 
 @dataclass
-class Findings:
+class ReportFiles:
     """All that the directories hold, in the order of its names."""
 
-    runs: list[Run] = field(default_factory=list)
-    media: list[Found] = field(default_factory=list)
+    runs: list[ReportRun] = field(default_factory=list)
+    media: list[MediaFile] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What was left out, and why; runs that failed."""
 
 
-def gather(directories: Sequence[Path]) -> Findings:
+def gather(directories: Sequence[Path]) -> ReportFiles:
     """Reads everything below the directories; a file that cannot be read or believed is named in the error."""
     for directory in directories:
         if not os.path.isdir(directory):
             raise SettingsError(f"{directory}: {'is not a' if os.path.exists(directory) else 'no such'} directory")
-    findings = Findings()
+    contents = ReportFiles()
     roots = _outermost(directories)
     for root in roots:
-        before = len(findings.runs), len(findings.media), len(findings.tables)
+        before = len(contents.runs), len(contents.media), len(contents.tables)
         for folder, files in _folders(root):
-            if _is_workshop(folder) and (count := _going_on(folder)):
-                findings.notes.append(f"left out: {count} run{'s' * (count != 1)} in {folder.name} not at the end yet")
-            _add(folder, files, partial(_name, root=root, alone=len(roots) == 1), findings)
-        runs, media, tables = len(findings.runs), len(findings.media), len(findings.tables)
+            if _is_work_folder(folder) and (count := _unfinished_runs(folder)):
+                contents.notes.append(f"left out: {count} run{'s' * (count != 1)} in {folder.name} not at the end yet")
+            _add(folder, files, partial(_name, root=root, alone=len(roots) == 1), contents)
+        runs, media, tables = len(contents.runs), len(contents.media), len(contents.tables)
         if runs == before[0] and (media == before[1] or tables == before[2]):
             raise SettingsError(
                 f"no runs in {root}: a run is a directory with config.json and progress.csv, "
                 "or NAME.csv with such columns beside NAME.json"
             )
-    findings.runs = _told_apart(findings.runs)
-    return findings
+    contents.runs = _with_unique_names(contents.runs)
+    return contents
 
 
 # ------------------------------------------------------------------ finding
@@ -133,20 +133,22 @@ def _folders(root: Path) -> Iterator[tuple[Path, dict[str, Path]]]:
 
     for folder, directories, names in os.walk(root, onerror=refuse):
         directories[:] = sorted(name for name in directories if name not in NOT_ENTERED and not name.startswith("."))
-        if _is_workshop(Path(folder)):
+        if _is_work_folder(Path(folder)):
             directories.clear()
         paths = {name: Path(folder, name) for name in sorted(names) if not name.startswith(".")}
         yield Path(folder), {name: path for name, path in paths.items() if path.is_file() and not path.is_symlink()}
 
 
-def _is_workshop(folder: Path) -> bool:
+def _is_work_folder(folder: Path) -> bool:
     """Whether an experiment has the runs there that it is at, which are no results yet."""
     return folder.name == "work" and (folder.parent / "runs").is_dir()
 
 
-def _going_on(workshop: Path) -> int:
+def _unfinished_runs(work_folder: Path) -> int:
     """How many runs are there; one that failed, to be tried again, is among the results as far as it came."""
-    return sum(place.is_dir() and not (workshop.parent / "runs" / place.name).is_dir() for place in workshop.iterdir())
+    return sum(
+        place.is_dir() and not (work_folder.parent / "runs" / place.name).is_dir() for place in work_folder.iterdir()
+    )
 
 
 def _name(path: Path, root: Path, alone: bool) -> str:
@@ -157,7 +159,7 @@ def _name(path: Path, root: Path, alone: bool) -> str:
     return f"{root.resolve().name}/{inside}".rstrip("/")
 
 
-def _told_apart(runs: Sequence[Run]) -> list[Run]:
+def _with_unique_names(runs: Sequence[ReportRun]) -> list[ReportRun]:
     """The runs without the directory that all their names begin with, those of the same name with a number."""
     common = os.path.commonpath([os.path.dirname(run.name) for run in runs]) if runs else ""
     count: dict[str, int] = {}
@@ -169,16 +171,16 @@ def _told_apart(runs: Sequence[Run]) -> list[Run]:
     return renamed
 
 
-def _add(folder: Path, files: dict[str, Path], call: Callable[[Path], str], findings: Findings) -> None:
+def _add(folder: Path, files: dict[str, Path], call: Callable[[Path], str], contents: ReportFiles) -> None:
     """Adds what one directory holds; `call` names a path."""
-    pictures = [Found(call(path), path) for path in files.values() if path.suffix in MEDIA]
+    pictures = [MediaFile(call(path), path) for path in files.values() if path.suffix in MEDIA]
     tables = {name: path for name, path in files.items() if path.suffix == ".csv"}
     if "config.json" in files and "progress.csv" in files:
         shown = [picture for picture in pictures if picture.path.name not in KNOWN]
         run = _run(call(folder), tables.pop("progress.csv"), files["config.json"], files, shown)
-        findings.runs.append(run)
+        contents.runs.append(run)
         if run.failure:
-            findings.notes.append(f"{run.name} {'diverged' if run.diverged else 'failed'}: {run.failure}")
+            contents.notes.append(f"{run.name} {'diverged' if run.diverged else 'failed'}: {run.failure}")
         pictures = []
         tables = {name: path for name, path in tables.items() if name not in KNOWN}
     for name, path in tables.items():
@@ -190,12 +192,12 @@ def _add(folder: Path, files: dict[str, Path], call: Callable[[Path], str], find
             shown = [picture for picture in pictures if picture.path.stem == path.stem]
             pictures = [picture for picture in pictures if picture not in shown]
             called = call(folder if name == "progress.csv" else path.with_suffix(""))
-            findings.runs.append(_run(called, path, files.get(f"{path.stem}.json"), beside, shown))
+            contents.runs.append(_run(called, path, files.get(f"{path.stem}.json"), beside, shown))
         elif len(rows) <= LARGEST_TABLE[0] and len(header) <= LARGEST_TABLE[1]:
-            findings.tables.append(Table(call(path), header, rows))
+            contents.tables.append(Table(call(path), header, rows))
         else:
-            findings.notes.append(f"left out: {call(path)}, a table of {len(rows):,} × {len(header)}")
-    findings.media += [picture for picture in pictures if picture.path.name not in KNOWN]
+            contents.notes.append(f"left out: {call(path)}, a table of {len(rows):,} × {len(header)}")
+    contents.media += [picture for picture in pictures if picture.path.name not in KNOWN]
 
 
 def _is_progress(header: list[str]) -> bool:
@@ -206,7 +208,9 @@ def _is_progress(header: list[str]) -> bool:
 # ------------------------------------------------------------------ reading
 
 
-def _run(name: str, progress: Path, settings: Path | None, beside: dict[str, Path], media: list[Found]) -> Run:
+def _run(
+    name: str, progress: Path, settings: Path | None, beside: dict[str, Path], media: list[MediaFile]
+) -> ReportRun:
     """Reads one run; `beside` holds its evaluations, if there are any."""
     guess = _guess(name.rpartition("/")[2], progress.parent.resolve().name)
     values, agent = _read_settings(settings) if settings else (guess, "")
@@ -216,7 +220,7 @@ def _run(name: str, progress: Path, settings: Path | None, beside: dict[str, Pat
     evaluations = _read_evaluations(beside["eval.csv"]) if "eval.csv" in beside else []
     if "eval.json" in beside:
         evaluations.append(_read_played(beside["eval.json"]))
-    return Run(
+    return ReportRun(
         name=name,
         env=env if isinstance(env, str) and env else guess["env"],
         algo=algo if isinstance(algo, str) and algo else UNKNOWN,
