@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from acer import ACER
-from acer.config import PRESETS
-from acer.run import logs, training
+from acer.config import PRESETS, SETTINGS, flag_name
+from acer.run import state, tables
+from acer.run.files import Directory
 
 SHORT = ["--steps", "700", "--log-every", "200", "--hidden", "16", "--eval-episodes", "3", "--replay-start", "320"]
 HERE = str(Path(__file__).parent)
@@ -41,14 +42,14 @@ def run(tmp_path_factory):
 
 
 def test_a_run_leaves_everything_behind(run):
-    rows = logs.read(run / "progress.csv")
+    rows = tables.read(run / "progress.csv")
     assert int(rows[-1]["steps"]) >= 700
     for column in ("seconds", "episodes", "return_mean", "steps_per_second", "trust_region_active", "entropy", "kl",
                    "q_loss", "grad_norm", "rho_above_c", "trace", "explained_variance"):  # fmt: skip
         assert np.isfinite(float(rows[-1][column])), column
     steps = [int(row["steps"]) for row in rows]
     assert steps == sorted(set(steps))
-    assert len(logs.read(run / "eval.csv")) == 1
+    assert len(tables.read(run / "eval.csv")) == 1
     assert (run / "curve.png").stat().st_size > 10_000
     assert list((run / "tensorboard").iterdir())
     assert json.loads((run / "config.json").read_text())["env"] == "CartPole-v1"
@@ -101,11 +102,11 @@ def test_a_runs_configuration_is_a_configuration_file(run, call, tmp_path):
 def test_resume_goes_on(run, call, tmp_path):
     subprocess.run(["cp", "-r", str(run), "copy"], check=True)
     copy = Path("copy")
-    before = logs.read(copy / "progress.csv")
+    before = tables.read(copy / "progress.csv")
     assert call("resume", copy)[0] == 0  # finished: nothing to do
     code, _, err = call("resume", copy, "--steps", "1400")
     assert code == 0, err
-    rows = logs.read(copy / "progress.csv")
+    rows = tables.read(copy / "progress.csv")
     assert rows[: len(before)] == before
     steps = [int(row["steps"]) for row in rows]
     assert steps == sorted(set(steps))
@@ -118,7 +119,7 @@ def test_resume_from_one_of_the_checkpoints_goes_back_to_it_in_the_same_run(run,
     subprocess.run(["cp", "-r", str(run), "copy"], check=True)
     copy = Path("copy")
     assert call("resume", copy, "--steps", "1400")[0] == 0
-    whole = logs.read(copy / "progress.csv")
+    whole = tables.read(copy / "progress.csv")
     first, last = sorted(path for path in (copy / "checkpoints").iterdir() if path.is_dir())
     assert "is finished" in call("resume", first)[2]
     assert last.is_dir()
@@ -126,7 +127,7 @@ def test_resume_from_one_of_the_checkpoints_goes_back_to_it_in_the_same_run(run,
     assert "Going on" in err
     assert code == 0, err
     assert not (first / "progress.csv").exists()
-    assert [row["steps"] for row in logs.read(copy / "progress.csv")] == [row["steps"] for row in whole]
+    assert [row["steps"] for row in tables.read(copy / "progress.csv")] == [row["steps"] for row in whole]
     assert (copy / "checkpoints" / "LATEST").read_text().strip() == last.name
     assert not list((copy / "checkpoints").glob("*.undone"))  # the run has passed it again
 
@@ -147,7 +148,7 @@ def test_one_process_trains_in_a_directory(run, call):
     code, _, err = call("resume", "copy", "--steps", "1400")
     os.close(descriptor)
     assert code == 2
-    assert "another process is training in copy" in err
+    assert f"another process is training in {Path('copy').absolute()}" in err
     assert {path: path.read_bytes() for path in Path("copy").rglob("*") if path.is_file()} == before
 
 
@@ -182,7 +183,7 @@ def test_a_reader_that_leaves_is_no_error(run):
 def test_an_interrupted_evaluation_comes_first_when_the_run_goes_on(monkeypatch, call):
     settings = [*SHORT[2:], "--eval-every", "320", "--seed", "5"]
     assert call("train", "CartPole-v1", "--out", "whole", "--steps", "1200", *settings)[0] == 0
-    evaluate = training.evaluate
+    evaluate = state.evaluate
     calls = []
 
     def interrupted(*args, **more):
@@ -191,22 +192,24 @@ def test_an_interrupted_evaluation_comes_first_when_the_run_goes_on(monkeypatch,
             os.kill(os.getpid(), signal.SIGINT)
         return evaluate(*args, **more)
 
-    monkeypatch.setattr(training, "evaluate", interrupted)
+    monkeypatch.setattr(state, "evaluate", interrupted)
     assert call("train", "CartPole-v1", "--out", "parts", "--steps", "1200", *settings)[0] == 130
-    assert len(logs.read(Path("parts/eval.csv"))) == 1
+    assert len(tables.read(Path("parts/eval.csv"))) == 1
     assert call("resume", "parts")[0] == 0
-    whole, parts = ([{**row, "seconds": ""} for row in logs.read(Path(out, "eval.csv"))] for out in ("whole", "parts"))
+    whole, parts = (
+        [{**row, "seconds": ""} for row in tables.read(Path(out, "eval.csv"))] for out in ("whole", "parts")
+    )
     assert parts == whole
 
 
 def test_an_interrupted_last_evaluation_is_said(monkeypatch, call):
-    evaluate = training.evaluate
+    evaluate = state.evaluate
 
     def interrupted(*args, **more):
         os.kill(os.getpid(), signal.SIGINT)
         return evaluate(*args, **more)
 
-    monkeypatch.setattr(training, "evaluate", interrupted)
+    monkeypatch.setattr(state, "evaluate", interrupted)
     code, _, err = call("train", "CartPole-v1", "--out", "r", *SHORT)
     assert code == 130
     assert "acer eval r" in err
@@ -226,11 +229,12 @@ def test_a_row_that_cannot_be_written_leaves_nothing_of_itself(tmp_path):
         def __str__(self):
             raise OSError("No space left on device")
 
-    table = logs.Table(tmp_path / "t.csv", ["steps", "return"])
-    table.add({"steps": 1, "return": 2})
-    before = table.path.read_text()
-    with pytest.raises(OSError, match="No space"):
-        table.add({"steps": 2, "return": 3}, {"steps": 3, "return": Full()})
+    with Directory.open(tmp_path) as directory:
+        table = tables.Table(directory, "t.csv", ["steps", "return"], 0, pytest.fail)
+        table.add({"steps": 1, "return": 2})
+        before = table.path.read_text()
+        with pytest.raises(OSError, match="No space"):
+            table.add({"steps": 2, "return": 3}, {"steps": 3, "return": Full()})
     assert table.path.read_text() == before
     assert table.rows == 1
 
@@ -239,13 +243,13 @@ def test_a_row_that_cannot_be_written_leaves_nothing_of_itself(tmp_path):
 def test_an_interrupted_run_is_saved_and_resumes(number, call):
     command = [sys.executable, "-m", "acer", "train", "CartPole-v1", "--out", "r", "--steps", "100000000", *SHORT[2:]]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    while not Path("r/progress.csv").exists() or len(logs.read(Path("r/progress.csv"))) < 2:
+    while not Path("r/progress.csv").exists() or len(tables.read(Path("r/progress.csv"))) < 2:
         assert process.poll() is None, process.stderr.read()
     os.kill(process.pid, number)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "acer resume r" in err
-    steps = int(logs.read(Path("r/progress.csv"))[-1]["steps"])
+    steps = int(tables.read(Path("r/progress.csv"))[-1]["steps"])
     assert (Path("r/checkpoints") / f"{steps:012d}").is_dir()
     assert call("resume", "r", "--steps", steps + 500)[0] == 0
 
@@ -261,7 +265,7 @@ def test_a_run_that_lost_its_checkpoints_keeps_its_curves(run, call, tmp_path):
     shutil.copytree(run, tmp_path / "copy")
     shutil.rmtree(tmp_path / "copy" / "checkpoints")
     config = json.loads((run / "config.json").read_text())
-    more = int(logs.read(run / "progress.csv")[-1]["steps"]) + 500
+    more = int(tables.read(run / "progress.csv")[-1]["steps"]) + 500
     (tmp_path / "copy" / "config.json").write_text(json.dumps(config | {"steps": more}))
     held = os.open(tmp_path / "copy", os.O_RDONLY)  # as if another process were at work there: nothing of its is moved
     fcntl.flock(held, fcntl.LOCK_EX)
@@ -499,3 +503,49 @@ def test_help_answers_everywhere(call):
     assert str(PRESETS["classic"]["discrete"]["reward_scale"]) in call("train", "--help")[1]
     assert str(PRESETS["control"]["any"]["learning_rate"]) in call("train", "--preset", "control", "--help")[1]
     assert "CartPole-v1" in call("envs")[1]
+
+
+def test_the_help_of_train_has_the_environment_first_and_what_is_common_before_the_rest(call):
+    out = call("train", "--help")[1]
+    order = [out.index(f"\n  {what}") for what in ("ENV", "--algo", "--steps", "--out", "--home", "--rmsprop-decay")]
+    assert order == sorted(order)
+    assert all(f"{of.group}:" in out for of in SETTINGS.values())
+
+
+def test_every_setting_is_a_flag(call):
+    out = call("train", "--help")[1]
+    assert all(f"{flag_name(name)}" in out for name in SETTINGS if name != "env")
+
+
+@pytest.mark.parametrize("args", [["--help"], ["train", "--help"], ["train", "CartPole-v1", "--help"], ["envs"]])
+def test_help_needs_no_pytorch(args):
+    code = (
+        "import sys, atexit; atexit.register(lambda: print('torch' in sys.modules, file=sys.stderr));"
+        f"sys.argv = ['acer', *{args}]; from acer.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "False"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["train", "CartPole-v1", "--lerning-rate", "1"], "did you mean --learning-rate"),
+        (["train", "CartPole-v1", "--algo", "acre"], "--algo must be one of acer"),
+        (["train", "CartPole-v1", "--steps", "many"], "--steps must be a whole number, not 'many'"),
+        (["train", "CartPole-v1", "--gamma", "much"], "--gamma must be a number, not 'much'"),
+        (["train", "CartPole-v1", "--steps"], "--steps: expected one argument"),
+        (["trian"], "did you mean train?"),
+        (["eval"], "required: directory (acer eval --help)"),
+    ],
+)
+def test_a_mistyped_command_gets_one_line(args, message, call):
+    code, out, err = call(*args)
+    assert (code, out) == (2, "")
+    assert message in err and len(err.splitlines()) == 1
+
+
+def test_a_flag_counts_as_given_whatever_the_default_is(call):
+    code, _, err = call("train", "CartPole-v1", "--algo", "a3c", "--replay-start", "1000")  # the preset's own number
+    assert code == 2
+    assert "--replay-start has no meaning here" in err

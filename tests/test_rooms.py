@@ -9,6 +9,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "acer"
 FLOORS = [  # from the roof down; rooms of one floor do not know each other
     {"__main__"},
     {"cli"},
+    {"commands"},
     {"model", "experiments", "report", "bench"},
     {"run"},
     {"homes"},
@@ -50,7 +51,9 @@ def test_every_room_is_on_a_floor() -> None:
     assert {room_of(path) for path in MODULES} == FLOOR.keys()
 
 
-@pytest.mark.parametrize("room", ["learner", "homes", "run", "envs", "experiments", "report", "bench"])
+@pytest.mark.parametrize(
+    "room", ["commands", "config", "learner", "homes", "run", "envs", "experiments", "report", "bench"]
+)
 def test_every_room_says_what_lives_there(room: str) -> None:
     text = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text()))
     assert text is not None and "May import" in text

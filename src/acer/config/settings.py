@@ -10,9 +10,7 @@ import inspect
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
-
-from tyro.conf import Positional, arg
+from typing import Any, Literal
 
 from acer.config.algorithms import ALGORITHMS
 from acer.config.presets import PRESETS
@@ -86,7 +84,7 @@ def _at_most(name: str, default: int, most: int) -> FromFile:
 class Config:
     """Settings of one run."""
 
-    env: Positional[str] = setting(COMMON, "", from_file=lambda c: ":" not in str(c.get("env", "")))
+    env: str = setting(COMMON, "", from_file=lambda c: ":" not in str(c.get("env", "")))
     """Environment: an Atari game (pong), a control task (fish), a Gymnasium id, or module:Class of your own."""
     algo: str = setting(COMMON, "acer", choices=ALGORITHMS)
     """Algorithm: ACER, a baseline of Section 6, or ACER with one component removed (Section 6.1)."""
@@ -111,7 +109,7 @@ class Config:
         from_file=lambda c: c.get("home", "local") == "local" or not c.get("actors", 0),
     )
     """Actor-learners, with --home shared or ray; 0 for one on each core (16, Section 4)."""
-    environments: Annotated[int, arg(aliases=["--envs-per-actor"])] = setting(
+    environments: int = setting(
         SCALE,
         16,
         AT_LEAST_1,

@@ -1,0 +1,91 @@
+"""What several commands share: how they speak, how a run is driven, how a model is taken from a directory."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acer.commands.flags import Parser, choice, reader
+from acer.console import errors
+from acer.errors import INTERRUPTED, SettingsError
+
+if TYPE_CHECKING:
+    from acer.model import ACER
+    from acer.run.training import Training
+
+
+def say(line: str) -> None:
+    """What is about to happen, on standard error: standard output is for results."""
+    errors.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def whole_flag(parser: Parser, flag: str, default: int | None, text: str, **options: Any) -> None:
+    parser.flag(flag, type=reader(flag, int), default=default, metavar="N", help=text, **options)
+
+
+def check_least(flag: str, number: int, least: int) -> None:
+    if number < least:
+        raise SettingsError(f"{flag} must be at least {least}, not {number}")
+
+
+# ------------------------------------------------------------------ runs
+
+
+def drive(training: "Training", out: Path, quiet: bool) -> int:
+    """Trains, then says what came of it."""
+    from acer.run import trust
+    from acer.run.plots import curves
+
+    where = out.absolute()  # an environment may change the directory
+    try:
+        training.run(shown=not quiet)
+    finally:
+        training.close()
+    if training.state.meter.recent:
+        curves([where], where / "curve.png")
+    if training.steps < training.config.steps:
+        flags = trust.outward_flags(vars(training.config))
+        say(f"Stopped at {training.steps:,} steps, saved. To go on: acer resume {out}{' ' * bool(flags)}{flags}")
+        return INTERRUPTED
+    if training.interrupted:
+        say(f"{out} is finished, but its last evaluation was interrupted: acer eval {out}")
+        return INTERRUPTED
+    result = "no episode ended"
+    if training.state.meter.recent:
+        result = f"return {training.state.meter.return_mean:,.1f} over the last episodes"
+    print(f"{out}: {training.steps:,} steps in {training.state.progress.seconds:,.0f} s, {result}")
+    return 0
+
+
+# ------------------------------------------------------------------ models
+
+
+def add_model_arguments(parser: Parser) -> None:
+    """Which model is played, and how."""
+    parser.flag("directory", type=Path, help="directory of a run or of a saved model")
+    parser.flag(
+        "--policy",
+        type=choice("policy", ("mode", "sampled")),
+        metavar="{mode,sampled}",
+        help="take the policy's mode or sample from it; by default what the run's own evaluations did (eval_policy)",
+    )
+    parser.flag(
+        "--best", action="store_true", help="take the checkpoint with the best evaluation instead of the latest"
+    )
+    whole_flag(parser, "--seed", 0, "seed of the episodes; not the training's, whatever its number [0]")
+    add_env_flag(parser)
+    parser.flag("--device", help="where the networks run, if not where they ran before")
+
+
+def add_env_flag(parser: Parser) -> None:
+    parser.flag(
+        "--env", help="the environment, if it is code of your own (module:Class): a file's word is not enough to run it"
+    )
+
+
+def load(args: argparse.Namespace) -> "ACER":
+    """The model that `add_model_arguments` names."""
+    check_least("--seed", args.seed, 0)
+    from acer.model import ACER
+
+    outward: dict[str, Any] = {"device": args.device} if args.device else {}
+    return ACER.load(args.directory, args.env, best=args.best, **outward)

@@ -1,0 +1,32 @@
+"""Play a run's latest checkpoint, or a saved model, on new seeds."""
+
+import argparse
+import json
+
+from acer.commands.common import add_model_arguments, check_least, load, say, whole_flag
+from acer.commands.flags import Parser
+
+
+def add_arguments(parser: Parser) -> None:
+    add_model_arguments(parser)
+    whole_flag(parser, "--episodes", 100, "episodes to play [100]")
+    parser.flag("--json", action="store_true", help="print one JSON object on standard output and nothing else there")
+
+
+def run(args: argparse.Namespace) -> int:
+    check_least("--episodes", args.episodes, 1)
+    model = load(args)
+    policy, episodes = args.policy or model.config.eval_policy, args.episodes
+    played = args.env or model.config.env
+    say(f"Playing {episodes} episodes of {played} with {policy} actions, {model.config.algo} from {args.directory}")
+    result = model.evaluate(episodes, policy == "mode", args.seed)
+    model.close()
+    if args.json:
+        values = {"episodes": episodes, "mean": result.mean, "std": result.std, "returns": result.returns}
+        print(json.dumps(values))
+    else:
+        print(
+            f"return {result.mean:,.1f} ± {result.std:,.1f}  "
+            f"(least {min(result.returns):,.1f}, most {max(result.returns):,.1f})"
+        )
+    return 0
