@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from acer.experiments import jobs, plans, runs, summaries
-from acer.experiments.plans import Job, Narrowing
-from acer.experiments.runs import Run
+from acer.experiments.plan import Job, Selection
+from acer.experiments.runs import RunResult
 from acer.machine import cores
 from table import write
 
@@ -27,11 +27,11 @@ COLUMNS = ["variant", "task", "method", "setting", "training", "evaluation", "tr
 
 def planned(settings: Sequence[int], *methods: str, **changed: Any) -> list[Job]:
     """The experiment's jobs with something changed."""
-    own = plans.jobs("control", "small", Narrowing(methods=methods, settings=tuple(settings)))
+    own = plans.jobs("control", "small", Selection(methods=methods, settings=tuple(settings)))
     return [job.changed(**changed) for job in own]
 
 
-def row(variant: str, run: Run) -> list[Any]:
+def row(variant: str, run: RunResult) -> list[Any]:
     measured = (run.final, run.evaluation, *summaries.late_means([run]).values())
     return [variant, run.job.config.env, run.job.method, run.job.setting, *(f"{value:.6g}" for value in measured)]
 

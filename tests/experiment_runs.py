@@ -8,12 +8,12 @@ import numpy as np
 from acer import config as configuration
 from acer.envs.control import TASKS
 from acer.experiments import runs
-from acer.experiments.plans import Job, Narrowing
+from acer.experiments.plan import Job, Selection
 from acer.experiments.runs import RunResult
 from acer.run.tables import read
 
 TESTS = str(Path(__file__).parent)
-ALL = Narrowing()
+ALL = Selection()
 
 
 def a_run(final, setting=0, method="acer", seed=0, env="fish", x=(100.0, 200.0), evaluation=0.0, diverged=False):

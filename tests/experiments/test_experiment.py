@@ -14,7 +14,7 @@ import pytest
 from acer import config as configuration
 from acer.experiments import experiment, plans, runs
 from acer.experiments.display import JobsDisplay
-from acer.experiments.plans import Narrowing
+from acer.experiments.plan import Selection
 from acer.run.tables import read
 from experiment_runs import ALL, TESTS, contents, small_job
 
@@ -84,11 +84,11 @@ def test_runs_on_images_all_have_one_precision(tmp_path, monkeypatch):
 
 
 def test_a_figure_says_what_was_left_out():
-    jobs = plans.jobs("control", "small", Narrowing(tasks=("fish", "walker"), settings=(0,)))
+    jobs = plans.jobs("control", "small", Selection(tasks=("fish", "walker"), settings=(0,)))
     assert "; only fish, walker;" in experiment.caption("control", "small", ALL, jobs, 10, 10)
-    jobs = plans.jobs("control", "small", Narrowing(methods=("acer", "tis")))
+    jobs = plans.jobs("control", "small", Selection(methods=("acer", "tis")))
     assert "; only acer, tis;" in experiment.caption("control", "small", ALL, jobs, 72, 72)
-    asked = Narrowing(preset="paper", changes=(("alpha", 0.9),))
+    asked = Selection(preset="paper", changes=(("alpha", 0.9),))
     assert "small; preset: paper; alpha = 0.9;" in experiment.caption("control", "small", asked, jobs, 72, 72)
     assert "only" not in experiment.caption("control", "small", ALL, plans.jobs("control", "small", ALL), 180, 180)
 

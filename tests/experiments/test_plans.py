@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from acer.envs.scores import GAMES
-from acer.experiments import plans
-from acer.experiments.plans import Narrowing, draw
+from acer.experiments import plans, random_search
+from acer.experiments.plan import Selection, from_json, to_json
+from acer.experiments.random_search import draw
 from experiment_runs import ALL
 
 
@@ -50,17 +51,17 @@ def test_settings_are_drawn_from_the_papers_ranges_and_are_the_same_everywhere()
 def test_few_settings_cover_the_ranges():
     """A third of the range at most lies between neighbours, or beyond the last, of the six settings of `small`."""
     drawn = [draw(i) for i in range(6)]
-    low, high = np.log10(plans.LEARNING_RATES)
+    low, high = np.log10(random_search.LEARNING_RATES)
     for values, (least, most) in (
         (np.log10([s.learning_rate for s in drawn]), (low, high)),
-        (np.array([s.delta for s in drawn]), plans.DELTAS),
+        (np.array([s.delta for s in drawn]), random_search.DELTAS),
     ):
         gaps = np.diff([least, *np.sort(values), most]) / (most - least)
         assert gaps.max() < 1 / 3
 
 
 def test_every_setting_and_seed_has_a_random_stream_of_its_own():
-    planned = plans.jobs("control", "small", Narrowing(seeds=(0, 1, 2)))
+    planned = plans.jobs("control", "small", Selection(seeds=(0, 1, 2)))
     streams = {(job.setting, job.seed): job.config.seed for job in planned}
     assert len(set(streams.values())) == len(streams) == 18
     assert all(job.config.seed == streams[job.setting, job.seed] for job in planned)
@@ -110,7 +111,7 @@ def test_atari_has_the_papers_constants_and_ratio_0_is_acer():
 
 def test_the_papers_preset_has_what_the_paper_prints_and_nothing_of_ours():
     drawn = [draw(i) for i in range(30)]
-    asked = Narrowing(preset="paper")
+    asked = Selection(preset="paper")
     for job in plans.jobs("control", "paper", asked) + plans.jobs("atari", "paper", asked):
         c = job.config
         game = job.config.env in GAMES
@@ -122,23 +123,23 @@ def test_the_papers_preset_has_what_the_paper_prints_and_nothing_of_ours():
         assert (c.truncation, c.alpha) in ((10, 0.99) if game else (5, 0.995),) or c.algo == "no-truncation"
         assert c.clip_rewards == game and c.entropy_weight == (0.001 if game else 0.0)
         assert c.learning_rate == (7e-4 if game else drawn[job.setting].learning_rate)
-    own, printed = (plans.jobs("control", "small", Narrowing(preset=name)) for name in ("", "paper"))
+    own, printed = (plans.jobs("control", "small", Selection(preset=name)) for name in ("", "paper"))
     assert [job.name for job in own] == [job.name for job in printed]
 
 
 def test_a_setting_can_be_changed_for_every_run_even_one_that_is_drawn():
     changes = plans.changes(["trajectories-per-update=1", "hidden=[32, 32]", "learning_rate=3e-4", "returns=degris"])
-    for job in plans.jobs("control", "small", Narrowing(methods=("acer",), changes=changes)):
+    for job in plans.jobs("control", "small", Selection(methods=("acer",), changes=changes)):
         c = job.config
         assert (c.trajectories_per_update, c.hidden, c.learning_rate, c.returns) == (1, (32, 32), 3e-4, "degris")
 
 
 def test_a_plan_can_be_narrowed_in_every_direction():
-    narrowing = Narrowing(tasks=("fish",), methods=("acer", "tis"), settings=(3, 7), seeds=(1,), steps=999)
+    narrowing = Selection(tasks=("fish",), methods=("acer", "tis"), settings=(3, 7), seeds=(1,), steps=999)
     planned = plans.jobs("control", "small", narrowing)
     assert [job.name for job in planned] == ["fish-acer-3-1", "fish-tis-3-1", "fish-acer-7-1", "fish-tis-7-1"]
     assert {job.config.steps for job in planned} == {999}
-    games = plans.jobs("atari", "small", Narrowing(games=("qbert", "pong"), methods=("acer-8",)))
+    games = plans.jobs("atari", "small", Selection(games=("qbert", "pong"), methods=("acer-8",)))
     assert [job.name for job in games] == ["qbert-acer-8-0-0", "pong-acer-8-0-0"]
 
 
@@ -149,12 +150,12 @@ def test_numbers_and_ranges():
 
 def test_a_job_survives_the_way_to_another_process():
     for job in plans.jobs("ablation", "smoke", ALL):  # no-truncation has an infinite setting
-        assert plans.from_json(plans.to_json(job)) == job
+        assert from_json(to_json(job)) == job
 
 
 def test_methods_are_compared_where_all_of_them_have_been_run():
     planned = plans.jobs(
-        "control", "small", Narrowing(tasks=("fish", "walker"), methods=("acer", "tis"), settings=(0, 1))
+        "control", "small", Selection(tasks=("fish", "walker"), methods=("acer", "tis"), settings=(0, 1))
     )
     present = {job.name for job in planned} - {"fish-tis-1-0"}
     shown = plans.comparable(planned, present)

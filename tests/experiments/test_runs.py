@@ -5,11 +5,11 @@ from pathlib import Path
 
 from acer import config as configuration
 from acer.experiments import plans, runs
-from acer.experiments.plans import Narrowing
+from acer.experiments.plan import Selection
 
 
 def test_a_run_is_known_again_by_what_was_learnt_in_it(tmp_path):
-    (job,) = plans.jobs("control", "small", Narrowing(tasks=("fish",), methods=("acer",), settings=(0,)))
+    (job,) = plans.jobs("control", "small", Selection(tasks=("fish",), methods=("acer",), settings=(0,)))
     file, settings = tmp_path / "config.json", json.loads(configuration.to_json(job.config))
 
     def known(**changes):
@@ -24,7 +24,7 @@ def test_a_run_is_known_again_by_what_was_learnt_in_it(tmp_path):
 
 
 def test_the_score_of_a_game_is_the_mean_over_the_past_million_frames():
-    job = plans.jobs("atari", "smoke", Narrowing(methods=("acer-0",)))[0]
+    job = plans.jobs("atari", "smoke", Selection(methods=("acer-0",)))[0]
     Path("progress.csv").write_text("steps,seconds\n100,1\n250000,2\n600000,3\n")
     Path("episodes.csv").write_text("steps,return,length\n200,-21,800\n240000,-19,900\n500000,3,2000\n")
     files = runs.files_of(Path(), job)

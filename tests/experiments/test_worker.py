@@ -4,12 +4,12 @@ import pytest
 
 from acer.errors import CheckpointError
 from acer.experiments import plans, worker
-from acer.experiments.plans import Narrowing
+from acer.experiments.plan import Selection
 
 
 def test_a_run_whose_checkpoints_cannot_be_read_is_kept(tmp_path):
     pytest.importorskip("mujoco")
-    (job,) = plans.jobs("control", "smoke", Narrowing(tasks=("fish",), methods=("acer",), settings=(0,), steps=200))
+    (job,) = plans.jobs("control", "smoke", Selection(tasks=("fish",), methods=("acer",), settings=(0,), steps=200))
     training = worker.take_up(job, tmp_path / "work")
     training.run()
     training.close()

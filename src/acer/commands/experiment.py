@@ -8,10 +8,12 @@ from acer.commands.common import check_least, say, whole_flag
 from acer.commands.flags import Parser, choice
 from acer.console import complain, warn
 from acer.errors import FAILED, INTERRUPTED, SettingsError
-from acer.experiments.plans import Name, Narrowing, Scale, changes, numbers
+from acer.experiments import catalogue
+from acer.experiments.plan import Scale, Selection
+from acer.experiments.plans import changes, numbers
 from acer.machine import cores
 
-NAMES, SCALES = typing.get_args(Name), typing.get_args(Scale)
+SCALES = typing.get_args(Scale)
 LISTS = {
     "tasks": "only these control tasks",
     "games": "only these games",
@@ -25,17 +27,17 @@ LISTS = {
 def add_arguments(parser: Parser) -> None:
     parser.flag(
         "name",
-        type=choice("name", NAMES),
-        metavar="{" + ",".join(NAMES) + "}",
-        help="replay ratios on games, five methods on control tasks, ACER without its components, its sensitivity to "
-        "learning rate and δ, or the theory on random MDPs",
+        type=choice("name", catalogue.NAMES),
+        metavar="{" + ",".join(catalogue.NAMES) + "}",
+        help=" ".join(f"{name}: {catalogue.about(name)}" for name in catalogue.NAMES),
     )
     parser.flag(
         "--scale",
         type=choice("scale", SCALES),
         default="smoke",
         metavar="{" + ",".join(SCALES) + "}",
-        help="how much of it: minutes (smoke), hours on two cores (small), or the paper's own sizes [smoke]",
+        help="how much of it: minutes (smoke), hours on two cores (small), days (medium, of atari), or the paper's own "
+        "sizes [smoke]",
     )
     parser.flag(
         "--out",
@@ -67,15 +69,15 @@ def run(args: argparse.Namespace) -> int:
     from acer.experiments import experiment
     from acer.experiments.jobs import here, on_ray
 
-    narrowing = _narrowing(args)
+    selection = _selection(args)
     scale = f"{args.scale}-{args.preset}" if args.preset else args.scale
     out = args.out or Path("runs") / "experiments" / scale
-    if args.name == "theory":
+    if not experiment.has_runs(args.name):
         for flag, given in (("--jobs", args.jobs), ("--threads", args.threads != 1),
                             ("--ray-address", args.ray_address), ("--draw", args.draw)):  # fmt: skip
             if given:
-                raise SettingsError(f"{flag} has no meaning here: the theory has no runs; leave it out")
-        result = experiment.run_theory(args.scale, narrowing, out, say)
+                raise SettingsError(f"{flag} has no meaning here: {args.name} has no runs; leave it out")
+        result = experiment.compute(args.name, args.scale, selection, out, say)
     else:
         if args.ray_address and args.jobs:
             raise SettingsError("--jobs is for runs on this machine; a Ray cluster starts what it has room for")
@@ -84,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         runner = on_ray(args.ray_address) if args.ray_address else here(args.jobs or max(1, cores() // args.threads))
         try:
             result = experiment.run(
-                args.name, args.scale, narrowing, out, args.threads, None if args.draw else runner, say
+                args.name, args.scale, selection, out, args.threads, None if args.draw else runner, say
             )
         except KeyboardInterrupt:
             kept = "finished runs are kept" if args.ray_address else "the runs are saved"
@@ -104,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _narrowing(args: argparse.Namespace) -> Narrowing:
+def _selection(args: argparse.Namespace) -> Selection:
     check_least("--jobs", args.jobs, 0)
     check_least("--threads", args.threads, 1)
     for name in LISTS:
@@ -113,5 +115,5 @@ def _narrowing(args: argparse.Namespace) -> Narrowing:
     if args.ray_address == "":
         raise SettingsError("--ray-address is empty; give HOST:PORT or auto, or leave it out to run on this machine")
     tasks, games, methods, settings, seeds, changed = (tuple(getattr(args, name) or ()) for name in LISTS)
-    return Narrowing(tasks, games, methods, numbers("--settings", settings), numbers("--seeds", seeds), args.steps,
+    return Selection(tasks, games, methods, numbers("--settings", settings), numbers("--seeds", seeds), args.steps,
                      args.preset or "", changes(changed))  # fmt: skip

@@ -8,14 +8,11 @@ from typing import Any
 from acer.envs import spaces_of
 from acer.envs.scores import GAMES
 from acer.errors import SettingsError
-from acer.experiments import figures, jobs, plans, runs, summaries, theory
-from acer.experiments.plans import Job, Narrowing, Scale
-from acer.experiments.runs import RunResult
+from acer.experiments import catalogue, jobs, plans, runs
+from acer.experiments.plan import Job, Scale, Selection
+from acer.experiments.results import Results, Say
 from acer.learner.actor_learner import find_device
 from acer.learner.networks import faster_precision
-
-# Sizes of the theory experiment, by scale: (MDPs, trajectories for each state).
-THEORY: dict[Scale, tuple[int, int]] = {"smoke": (5, 500), "small": (100, 1_000), "paper": (100, 1_000)}
 
 
 @dataclass(frozen=True)
@@ -30,17 +27,17 @@ class Result:
 def run(
     name: str,
     scale: Scale,
-    narrowing: Narrowing,
+    selection: Selection,
     out: Path,
     threads: int,
     runner: jobs.Runner | None,
-    say: Callable[[str], None],
+    say: Say,
 ) -> Result:
     """Does what is missing of an experiment's runs, then draws its figure and writes its table from all of them.
 
     Without a runner nothing is done: what there is is drawn, as far as methods can be compared.
     """
-    planned = with_one_precision(plans.jobs(name, scale, narrowing, threads), out)
+    planned = with_one_precision(plans.jobs(name, scale, selection, threads), out)
     missing = [job for job in planned if not runs.is_finished(out, job)]
     say(f"Experiment {name}, scale {scale}: {_count(planned, 'run')} of {_steps(planned)}, "
         f"{len(planned) - len(missing)} of them done, in {out}")  # fmt: skip
@@ -60,9 +57,9 @@ def run(
         return Result([], failures, diverged)
     if len(codes := runs.codes(out, planned)) > 1:
         say(f"The runs were made with {len(codes)} versions of the code (in their result.json, or from before it was)")
-    text = caption(name, scale, narrowing, shown, len(found), len(planned))
-    stem = out / (f"{name}-{narrowing.preset}" if narrowing.preset else name)
-    return Result(FIGURES[name](shown, found, text, stem), failures, diverged)
+    text = caption(name, scale, selection, shown, len(found), len(planned))
+    stem = out / (f"{name}-{selection.preset}" if selection.preset else name)
+    return Result(catalogue.load(name).draw(Results(scale, shown, found, text, stem)), failures, diverged)
 
 
 def with_one_precision(planned: list[Job], out: Path) -> list[Job]:
@@ -76,21 +73,23 @@ def with_one_precision(planned: list[Job], out: Path) -> list[Job]:
     return [job.changed(precision=precision) if job in games else job for job in planned]
 
 
-def run_theory(scale: Scale, narrowing: Narrowing, out: Path, say: Callable[[str], None]) -> Result:
-    """The theory experiment has no runs: seconds of linear algebra and sampling."""
-    if narrowing != Narrowing():
-        raise SettingsError("theory has no tasks, games, methods, settings, seeds or steps to narrow: leave them out")
-    mdps, samples = THEORY[scale]
+def compute(name: str, scale: Scale, selection: Selection, out: Path, say: Say) -> Result:
+    """An experiment that has no runs."""
+    if selection != Selection():
+        raise SettingsError(f"{name} has no tasks, games, methods, settings, seeds or steps to select: leave them out")
+    module = catalogue.load(name)
+    if scale not in module.SIZES:
+        raise SettingsError(f"{name} has no scale {scale}: use {' or '.join(module.SIZES)}")
     jobs.make_directory(out)
-    say(f"Experiment theory, scale {scale}: {mdps} random MDPs, in {out}")
-    rows = theory.rows(mdps, samples)
-    text = (f"scale: {scale}; {mdps} random MDPs of {theory.STATES} states and {theory.ACTIONS} actions, "
-            f"γ = {theory.GAMMA}; bands hold 90 % of them")  # fmt: skip
-    table = _write(out / "theory", "", ["panel", "series", "x", "value", "low", "high"], rows)
-    return Result([*figures.theory(rows, theory.GAMMA, text, out / "theory"), table], {}, {})
+    return Result(module.compute(scale, out / name, say), {}, {})
 
 
-def caption(name: str, scale: Scale, asked: Narrowing, shown: Sequence[Job], found: int, planned: int) -> str:
+def has_runs(name: str) -> bool:
+    """Whether an experiment trains agents."""
+    return hasattr(catalogue.load(name), "PLAN")
+
+
+def caption(name: str, scale: Scale, asked: Selection, shown: Sequence[Job], found: int, planned: int) -> str:
     """The scale, in words that stand on the figure."""
     parts = [f"acer experiment {name}, scale: {scale}"]
     if asked.preset:
@@ -112,7 +111,7 @@ def caption(name: str, scale: Scale, asked: Narrowing, shown: Sequence[Job], fou
 
 def _left_out(name: str, scale: Scale, shown: Sequence[Job]) -> list[str]:
     """Which tasks or methods are shown, if the scale has more of them."""
-    full = plans.jobs(name, scale, Narrowing())
+    full = plans.jobs(name, scale, Selection())
 
     def both(of: Callable[[Job], str]) -> tuple[list[str], list[str]]:
         return list(dict.fromkeys(map(of, shown))), list(dict.fromkeys(map(of, full)))
@@ -128,50 +127,3 @@ def _steps(of: Sequence[Job]) -> str:
 
 def _count(values: Collection[Any], what: str) -> str:
     return f"{len(values)} {what}{'s' * (len(values) != 1)}"
-
-
-# Which methods the paper's claims compare: ACER with all others, baselines with and without trust region.
-PAIRS = {
-    "control": [*(("acer", other) for other in plans.BASELINES if other != "acer"),
-                ("trust-a3c", "a3c"), ("trust-tis", "tis")],
-    "ablation": [("acer", other) for other in plans.ABLATIONS if other != "acer"],
-}  # fmt: skip
-
-
-def _draw_learning(name: str) -> Callable[[Sequence[Job], Sequence[RunResult], str, Path], list[Path]]:
-    def draw(planned: Sequence[Job], found: Sequence[RunResult], text: str, stem: Path) -> list[Path]:
-        curves, meaning = summaries.best_curves(planned, found), summaries.meaning_of_curves(planned)
-        drawn = figures.learning(curves, f"{meaning}\n{text}", stem)
-        pairs = summaries.pairs_table(planned, found, PAIRS[name])
-        return [*drawn, _write(stem, "", summaries.CONTROL_TABLE, summaries.control_table(planned, found)),
-                _write(stem, "-pairs", summaries.PAIRS_TABLE, pairs)]  # fmt: skip
-
-    return draw
-
-
-def _draw_sensitivity(planned: Sequence[Job], found: Sequence[RunResult], text: str, stem: Path) -> list[Path]:
-    rows = summaries.sensitivity_table(found)
-    return [*figures.sensitivity(rows, text, stem), _write(stem, "", summaries.SENSITIVITY_TABLE, rows)]
-
-
-def _draw_atari(planned: Sequence[Job], found: Sequence[RunResult], text: str, stem: Path) -> list[Path]:
-    by_steps, by_time = (summaries.median_curves(planned, found, x) for x in ("steps", "seconds"))
-    drawn = figures.atari(by_steps, by_time, text, stem)
-    return [*drawn, _write(stem, "", summaries.ATARI_TABLE, summaries.atari_table(planned, found))]
-
-
-FIGURES: dict[str, Callable[[Sequence[Job], Sequence[RunResult], str, Path], list[Path]]] = {
-    "control": _draw_learning("control"),
-    "ablation": _draw_learning("ablation"),
-    "sensitivity": _draw_sensitivity,
-    "atari": _draw_atari,
-}
-
-
-def _write(stem: Path, ending: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Path:
-    path = stem.with_name(f"{stem.name}{ending}.csv")
-    try:
-        path.write_text(runs.table(columns, rows))
-    except OSError as error:
-        raise SettingsError(f"cannot write {path}: {error.strerror}") from None
-    return path

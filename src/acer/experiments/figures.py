@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from acer.errors import SettingsError
-from acer.experiments.plans import DELTAS, LEARNING_RATES
+from acer.experiments.random_search import DELTAS, LEARNING_RATES
 from acer.experiments.runs import Array
 from acer.experiments.summaries import Curve
 

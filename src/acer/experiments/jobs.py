@@ -22,7 +22,7 @@ from acer.console import warn
 from acer.errors import SettingsError
 from acer.experiments import runs
 from acer.experiments.display import JobsDisplay
-from acer.experiments.plans import Job, from_json, to_json
+from acer.experiments.plan import Job, from_json, to_json
 from acer.experiments.runs import Failure
 from acer.machine import lock, signals_go_to
 

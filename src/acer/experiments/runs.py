@@ -30,7 +30,7 @@ from acer.config import Config
 from acer.envs.atari import FRAME_SKIP
 from acer.envs.scores import GAMES, average_over_frames
 from acer.errors import CheckpointError, LearningFault, SettingsError, described, in_one_line
-from acer.experiments.plans import Job
+from acer.experiments.plan import Job
 from acer.learner.metrics import METRICS, SCORE
 from acer.machine import versions
 from acer.run.logs import EVALUATIONS

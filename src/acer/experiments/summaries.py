@@ -11,7 +11,7 @@ import numpy as np
 
 from acer.envs.scores import human_normalized, median_over_games
 from acer.experiments import statistics
-from acer.experiments.plans import Job
+from acer.experiments.plan import Job
 from acer.experiments.runs import Array, RunResult
 
 Rows = list[dict[str, Any]]

@@ -20,7 +20,7 @@ from typing import Any
 
 from acer.errors import FAILED, INTERRUPTED, CheckpointError
 from acer.experiments import runs
-from acer.experiments.plans import Job, from_json
+from acer.experiments.plan import Job, from_json
 from acer.learner.actor_learner import Report
 from acer.machine import versions
 from acer.run import opening, store, trust
