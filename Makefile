@@ -1,10 +1,13 @@
-# The few words a newcomer needs. `make demo` and `make test` do all the set-up themselves.
+# The few words a newcomer needs; `make help` lists them. Each does all the set-up itself.
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint format bench docs wheel clean
+.PHONY: help demo test test-all lint format bench docs wheel clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -26,24 +29,26 @@ test: $(READY)  ## the tests, a few minutes
 test-all: $(READY)  ## and those that train for longer
 	$(BIN)/pytest -n auto -m ''
 
-lint: $(READY)
+lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(READY)
+format: $(READY)  ## ruff rewrites what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 bench: $(READY)  ## speed against PFRL and against the bare cost of the same work
 	$(BIN)/acer bench classic
 
-docs: $(READY)  ## writes docs/settings.md and docs/metrics.md from the declarations
+docs: $(READY)  ## the documentation site in build/site; first the pages that are made from declarations
 	$(BIN)/python docs/settings.py
 	$(BIN)/python docs/metrics.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "Open build/site/index.html"
 
-wheel: $(READY)
+wheel: $(READY)  ## dist/acer-….whl
 	$(BIN)/python -m build --wheel
 
-clean:
+clean:  ## remove what the others made
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -19,6 +19,8 @@ def text() -> str:
     lines = [
         "# Settings",
         "",
+        "After this page you know every setting, its default and where it comes from.",
+        "",
         "Every setting is a flag of `acer train` (`--learning-rate 1e-3`), a keyword of `ACER(…)`",
         "(`learning_rate=1e-3`) and a key of `config.json`. The columns are the presets' defaults for `acer`; the",
         "other algorithms change what their name says. A sentence ends with the setting's place in the paper, or with",
