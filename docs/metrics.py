@@ -12,8 +12,8 @@ def text() -> str:
     lines = [
         "# Metrics",
         "",
-        "After this page you can read every column of a run's `progress.csv`. TensorBoard, the report and the experiments",
-        "have the same names.",
+        "After this page you can read every column of a run's `progress.csv`. TensorBoard, the report and the",
+        "experiments have the same names.",
         "",
         "| column | is | a row has |",
         "|---|---|---|",

@@ -7,9 +7,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from browser import CHROMIUM, Browser
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
+
+from browser import CHROMIUM, Browser
 
 ROOT = Path(__file__).parent.parent
 SMALLER = 20  # tutorials train for so many times fewer steps here
