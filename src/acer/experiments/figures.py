@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from acer.config import ALGORITHMS
 from acer.errors import SettingsError
 from acer.experiments.random_search import DELTAS, LEARNING_RATES
 from acer.experiments.runs import Array
@@ -77,7 +78,7 @@ def atari(
     for curves, panel, (unit, label) in zip((by_steps, by_time), panels, units, strict=True):
         for method, (x, y) in curves.items():
             algo, _, ratio = method.rpartition("-")
-            trust = algo == "acer"
+            trust = ALGORITHMS[algo].trust_region is not False
             panel.plot(x / unit, y, color=RATIOS[ratio], linestyle="-" if trust else "--", linewidth=1.6,
                        label=f"ratio {ratio}{'' if trust else ', no trust region'}")  # fmt: skip
         panel.set_xlabel(label, fontsize=9)

@@ -1,4 +1,4 @@
-"""The paper's comparison set: each name is a choice among the pure functions.
+"""The paper's comparison set: each name is a choice among the pure functions. `config.algorithms` declares the names.
 
 name              critic              returns            policy gradient             trust region
 acer (discrete)   Q(x, ·)             Retrace            truncated + exact sum       projection
@@ -17,7 +17,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from acer.config import Config
+from acer.config import ALGORITHMS, Config
 from acer.envs import ActionSpec, ObservationSpec
 from acer.envs.spaces import SMALLEST_IMAGE
 from acer.errors import SettingsError
@@ -45,28 +45,28 @@ def method(config: Config, f: Distribution) -> Method:
         entropy_weight=config.entropy_weight,
         critic_weight=config.critic_weight,
     )
-    if config.algo in ("a3c", "trust-a3c"):
-        return make(updates.actor_critic, weight=_no_weight, off_policy=False, c=math.inf)
-    if config.algo in ("tis", "trust-tis"):
-        weight = partial(_truncated_product, bound=config.tis_bound)
-        return make(updates.actor_critic, weight=weight, c=math.inf)
-    of_actions = partial(make, returns=_returns(config, f), c=config.truncation)
+    with_q = partial(make, returns=_returns(config, f), c=config.truncation)
     match critic_kind(config, f):
+        case "state-value":
+            algo = ALGORITHMS[config.algo]
+            weight = partial(_truncated_product, bound=config.tis_bound) if algo.product_of_weights else _no_weight
+            return make(updates.actor_critic, weight=weight, off_policy=algo.replay, c=math.inf)
         case "action-values":
-            return of_actions(updates.action_values)
+            return with_q(updates.action_values)
         case "separate":
-            return of_actions(updates.separate, samples=1)
-        case _:
-            return of_actions(updates.stochastic_dueling, samples=1 + config.sdn_samples)
+            return with_q(updates.separate, samples=1)
+        case "stochastic-dueling":
+            return with_q(updates.stochastic_dueling, samples=1 + config.sdn_samples)
 
 
 def critic_kind(config: Config, f: Distribution) -> CriticKind:
     """What the algorithm asks of its critic."""
-    if config.algo in ("a3c", "trust-a3c", "tis", "trust-tis"):
+    algo = ALGORITHMS[config.algo]
+    if not algo.q:
         return "state-value"
     if f.choices:
         return "action-values"
-    return "separate" if config.algo == "no-sdn" else "stochastic-dueling"
+    return "stochastic-dueling" if algo.dueling else "separate"
 
 
 def is_convolutional(config: Config, observation: ObservationSpec) -> bool:
@@ -108,9 +108,9 @@ def architecture(config: Config, observation: ObservationSpec, f: Distribution) 
 
 
 def _check_kind(config: Config, f: Distribution) -> None:
-    if config.algo == "no-sdn" and f.choices:
+    if not ALGORITHMS[config.algo].dueling and f.choices:
         raise SettingsError(
-            "no-sdn removes the stochastic dueling network, which only continuous actions have; use --algo acer"
+            f"{config.algo} removes the stochastic dueling network, which only continuous actions have; use --algo acer"
         )
     if config.returns == "tree-backup" and not f.choices:
         raise SettingsError("tree backup needs discrete actions: use --returns retrace")
