@@ -1,6 +1,7 @@
 """Algorithms 2 and 3, literally: one trajectory at a time, loops, NumPy in float64, back-propagation by hand.
 
-Nothing of the package is used but its settings. Where the paper leaves a choice:
+Nothing of the package is used but its settings. What has a choice's probabilities in it is computed with 60 decimal
+digits: 1/π and 1 − π of a nearly deterministic policy have more than float64 holds. Where the paper leaves a choice:
 
 - the correction's sum has Q(x_i, a), not Q(x_i, a_i);
 - the critic ascends (Q^ret − Q(x_i, a_i)) ∇Q(x_i, a_i);
@@ -13,6 +14,7 @@ All gradients are for *ascent*, summed over one trajectory. `mean_gradient` take
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,32 +144,41 @@ def average_output(average: Parameters, x: Array, activation: str) -> Array:
 # ------------------------------------------------------------------------------------- distributions f
 
 
-def softmax(output: Array) -> Array:
-    e = np.exp(output - output.max())
+DIGITS = 60
+Digits = NDArray[np.object_]  # of Decimals
+
+
+def digits(values: Array) -> Digits:
+    return np.array([Decimal(float(value)) for value in values], object)
+
+
+def softmax(output: Array) -> Digits:
+    e = np.array([value.exp() for value in digits(output)], object)
     return e / e.sum()
 
 
-def categorical_score(statistic: str, pi: Array, a: int) -> Array:
+def categorical_score(statistic: str, pi: Digits, a: int) -> Digits:
     """∇_φ log f(a|φ)."""
-    e = np.zeros_like(pi)
-    e[a] = 1
+    e = digits(np.eye(len(pi))[a])
     return e - pi if statistic == "logits" else e / pi
 
 
-def categorical_kl_gradient(statistic: str, pi_a: Array, pi: Array) -> Array:
+def categorical_kl_gradient(statistic: str, pi_a: Digits, pi: Digits) -> Digits:
     """∇_φ Σ_a π_a(a) log (π_a(a) / π(a))."""
     return pi - pi_a if statistic == "logits" else -pi_a / pi
 
 
-def categorical_entropy_gradient(statistic: str, pi: Array) -> Array:
+def categorical_entropy_gradient(statistic: str, pi: Digits) -> Digits:
     """∇_φ (−Σ_a π(a) log π(a))."""
-    entropy = -sum(p * np.log(p) for p in pi)
-    return -pi * (np.log(pi) + entropy) if statistic == "logits" else -np.log(pi) - 1
+    log = np.array([p.ln() for p in pi], object)
+    entropy = -sum(pi * log)
+    return -pi * (log + entropy) if statistic == "logits" else -log - 1
 
 
-def categorical_jacobian(statistic: str, pi: Array) -> Array:
-    """∂φ/∂output, which is symmetric."""
-    return np.eye(len(pi)) if statistic == "logits" else np.diag(pi) - np.outer(pi, pi)
+def categorical_back(statistic: str, pi: Digits, z: Digits) -> Array:
+    """∂φ/∂output z, in digits that float64 has."""
+    jacobian = np.diag(pi) - np.outer(pi, pi)
+    return (z if statistic == "logits" else jacobian @ z).astype(np.float64)
 
 
 def gaussian_density(mean: Array, sigma: float, a: Array) -> float:
@@ -185,13 +196,14 @@ def gaussian_kl_gradient(mean_a: Array, mean: Array, sigma: float) -> Array:
 # ------------------------------------------------------------------ what the algorithms have in common
 
 
-def constrained(settings: Config, g: Array, k: Array) -> Array:
+def constrained(settings: Config, g: Array | Digits, k: Array | Digits) -> Array | Digits:
     """z*; or the KL penalty, or nothing."""
+    number = Decimal if g.dtype == object else float
     if settings.trust_region == "projection":
-        excess = k @ g - settings.delta
-        return g - max(0.0, excess / (k @ k)) * k if k.any() else g
+        excess = k @ g - number(settings.delta)
+        return g - max(0, excess / (k @ k)) * k if k.any() else g
     if settings.trust_region == "penalty":
-        return g - settings.kl_weight * k
+        return g - number(settings.kl_weight) * k
     return g
 
 
@@ -231,7 +243,7 @@ def carries(settings: Config, d: int, continuous: bool) -> tuple[Carry, Carry]:
 
 def acer_discrete(net: Network, average: Parameters, settings: Config, tau: Trajectory) -> None:
     """Algorithm 2 on one trajectory, from "for i ∈ {0, …, k}" to the end of the second loop."""
-    statistic, c = settings.statistic, settings.truncation
+    statistic, c = settings.statistic, Decimal(settings.truncation)
     states, pi, pi_a, q = [], [], [], []
     for i in range(tau.k + 1):
         states.append(State(net, tau.x[i], settings.shared_torso))
@@ -240,28 +252,29 @@ def acer_discrete(net: Network, average: Parameters, settings: Config, tau: Traj
         q.append(net.linear("q_head", states[i].features))
     carry, _ = carries(settings, d=1, continuous=False)
 
-    q_ret = float(sum(q[tau.k] * pi[tau.k]))
+    q_ret = float(sum(digits(q[tau.k]) * pi[tau.k]))
     for i in reversed(range(tau.k)):
-        v = float(sum(q[i] * pi[i]))
+        q_i = digits(q[i])
+        v = sum(q_i * pi[i])
         if not tau.live[i]:
-            q_ret = v
+            q_ret = float(v)
             continue
         a = int(tau.a[i])
-        rho = pi[i] / tau.mu[i]
+        rho = pi[i] / digits(tau.mu[i])
         q_ret = tau.r[i] + tau.discount[i] * q_ret
 
-        g = min(c, rho[a]) * categorical_score(statistic, pi[i], a) * (q_ret - v)
+        g = min(c, rho[a]) * categorical_score(statistic, pi[i], a) * (Decimal(float(q_ret)) - v)
         for b in range(len(rho)):
-            g = g + max(0, 1 - c / rho[b]) * pi[i][b] * categorical_score(statistic, pi[i], b) * (q[i][b] - v)
-        g = g + settings.entropy_weight * categorical_entropy_gradient(statistic, pi[i])
+            g = g + max(0, 1 - c / rho[b]) * pi[i][b] * categorical_score(statistic, pi[i], b) * (q_i[b] - v)
+        g = g + Decimal(settings.entropy_weight) * categorical_entropy_gradient(statistic, pi[i])
         k = categorical_kl_gradient(statistic, pi_a[i], pi[i])
-        states[i].policy_back(categorical_jacobian(statistic, pi[i]) @ constrained(settings, g, k))
+        states[i].policy_back(categorical_back(statistic, pi[i], constrained(settings, g, k)))
 
         message = np.zeros_like(q[i])
         message[a] = settings.critic_weight * (q_ret - q[i][a])
         states[i].q_back(message)
 
-        q_ret = carry(q_ret, q[i][a], v, rho[a], pi[i][a])
+        q_ret = carry(q_ret, q[i][a], float(v), float(rho[a]), float(pi[i][a]))
 
 
 # ----------------------------------------------------------------------------------------- Algorithm 3
@@ -337,7 +350,7 @@ def actor_critic(net: Network, average: Parameters, settings: Config, tau: Traje
         if continuous:
             rho[i] = gaussian_density(phi, sigma, a) / gaussian_density(tau.mu[i], sigma, a)
         else:
-            rho[i] = softmax(phi)[a] / tau.mu[i][a]
+            rho[i] = float(softmax(phi)[a]) / tau.mu[i][a]
 
     ret = states[tau.k].v()
     for i in reversed(range(tau.k)):
@@ -363,10 +376,10 @@ def actor_critic(net: Network, average: Parameters, settings: Config, tau: Traje
             z = constrained(settings, g, gaussian_kl_gradient(phi_a, phi, sigma))
         else:
             pi, pi_a = softmax(state.output), softmax(phi_a)
-            g = error * categorical_score(statistic, pi, int(a))
-            g = g + settings.entropy_weight * categorical_entropy_gradient(statistic, pi)
+            g = Decimal(float(error)) * categorical_score(statistic, pi, int(a))
+            g = g + Decimal(settings.entropy_weight) * categorical_entropy_gradient(statistic, pi)
             k = categorical_kl_gradient(statistic, pi_a, pi)
-            z = categorical_jacobian(statistic, pi) @ constrained(settings, g, k)
+            z = categorical_back(statistic, pi, constrained(settings, g, k))
         state.policy_back(z)
         state.v_back(settings.critic_weight * error)
 
@@ -375,6 +388,13 @@ def mean_gradient(
     parameters: Parameters, average: Parameters, settings: Config, trajectories: list[Trajectory]
 ) -> Parameters:
     """dθ and dθ_v, for ascent: summed over the steps of each trajectory, mean over trajectories."""
+    with localcontext(prec=DIGITS):
+        return _mean_gradient(parameters, average, settings, trajectories)
+
+
+def _mean_gradient(
+    parameters: Parameters, average: Parameters, settings: Config, trajectories: list[Trajectory]
+) -> Parameters:
     total = {name: np.zeros_like(value) for name, value in parameters.items()}
     for tau in trajectories:
         net = Network(parameters, settings.activation)

@@ -21,7 +21,7 @@ from acer.learner import actor_learner as updates
 from acer.learner import algorithms, gradients, returns, trust_region
 from acer.learner.actor_learner import ActorLearner, Agent
 from acer.learner.distributions import Categorical, Gaussian, Statistic
-from acer.learner.update import Batch, Method
+from acer.learner.update import Batch, Estimate, Method
 from helpers import (
     Arrays,
     Counter,
@@ -110,15 +110,19 @@ def test_each_step_meets_delta_before_anything_is_averaged() -> None:
     assert np.abs(free["policy.head.bias"] - whole["policy.head.bias"]).max() > 1e-3
 
 
+def project(g: Tensor, k: Tensor, delta: float) -> Tensor:
+    return trust_region.constrained(g, k, trust_region.projection(g, k, delta))
+
+
 def test_projection_divides_by_the_square_of_k() -> None:
     """k = (3, 4), g = (5, 5), δ = 10: kᵀz must come down from 35 to 10. Divided by ‖g‖² = 50 it would be 22.5."""
     k, g = tensor(3, 4), tensor(5, 5)
-    assert float(k @ trust_region.project(g, k, 10.0)) == pytest.approx(10)
+    assert float(k @ project(g, k, 10.0)) == pytest.approx(10)
 
 
 def test_projection_moves_along_k() -> None:
     """The same numbers: z = g − 1 · (3, 4) = (2, 1). Without the factor k it would be (4, 4)."""
-    torch.testing.assert_close(trust_region.project(tensor(5, 5), tensor(3, 4), 10.0), tensor(2, 1))
+    torch.testing.assert_close(project(tensor(5, 5), tensor(3, 4), 10.0), tensor(2, 1))
 
 
 # --------------------------------------------------------------------------------- the average network
@@ -251,7 +255,12 @@ def test_trajectories_do_not_mix(algo: str, kind: str) -> None:
 def test_critic_does_not_reach_the_policy_through_its_samples() -> None:
     """u_i ∼ π are constants to the critic: with the policy's own message silenced, nothing reaches its parameters."""
     made, method, batch, noise = continuous(shared_torso=False)
-    grads = made.gradients(batch, replace(method, constrain=lambda g, k: torch.zeros_like(g)), noise)
+
+    def silenced(*arguments: Any) -> Estimate:
+        estimate = method.estimate(*arguments)
+        return replace(estimate, policy=torch.zeros_like(estimate.policy))
+
+    grads = made.gradients(batch, replace(method, estimate=silenced, constrain=trust_region.free), noise)
     assert all(not value.any() for value in policy_part(grads).values())
     assert all(grads[name].any() for name in ("advantage_head.from_action.weight", "v_head.weight"))
 

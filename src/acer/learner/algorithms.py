@@ -120,9 +120,9 @@ def _check_kind(config: Config, f: Distribution) -> None:
 
 def _constraint(config: Config) -> Constraint:
     if config.trust_region == "projection":
-        return partial(trust_region.project, delta=config.delta)
+        return partial(trust_region.projection, delta=config.delta)
     if config.trust_region == "penalty":
-        return partial(trust_region.penalize, weight=config.kl_weight)
+        return partial(trust_region.penalty, weight=config.kl_weight)
     return trust_region.free
 
 

@@ -77,6 +77,9 @@ class Finite(Distribution, Protocol):
     def log_probs(self, phi: Tensor) -> Tensor:
         """log f(a|φ) of each of them […, choices]."""
 
+    def probabilities(self, phi: Tensor) -> Tensor:
+        """f(a|φ) of each of them […, choices], with the digits that `score` needs."""
+
     def index(self, actions: Tensor) -> Tensor:
         """Which of them these are […]."""
 
@@ -93,6 +96,15 @@ class Categorical:
 
     φ is either the probability vector (Section 3.3 of the paper) or the logits. The network's output is the logits in
     both cases, so `statistic` decides in which coordinates g, k and δ are compared, and what `pullback` has to undo.
+
+    Gradients with respect to probabilities have 1/π in them, which Jᵀ = diag(π) − ππᵀ takes away again. Where one
+    action a* has nearly all of the probability, three things keep the digits:
+
+    - They are computed in float64 from log π: float32 has no π(a) below 1e-38, though π(a) / π(a) is 1. log π holds the
+      rare actions' π(a) to full precision, but not 1 − π(a*).
+    - Jᵀ1 = 0, so `pullback` first subtracts v(a*) from the whole of v. Then Σ_b π(b) v(b) is a sum over the rare
+      actions alone, 1 − π(a*) is nowhere needed, and (Jᵀv)(a) = π(a) [v(a) − Σ_b π(b) v(b)] cancels no large numbers.
+    - Where log π and log π_a differ by no more than rounding, k is −1. λ may be 1/π(a) there, and would blow it up.
     """
 
     actions: int
@@ -117,6 +129,9 @@ class Categorical:
     def log_probs(self, phi: Tensor) -> Tensor:
         return phi
 
+    def probabilities(self, phi: Tensor) -> Tensor:
+        return (phi if self.statistic == "logits" else phi.double()).exp()
+
     def index(self, actions: Tensor) -> Tensor:
         return actions
 
@@ -138,10 +153,12 @@ class Categorical:
 
     def score(self, phi: Tensor, actions: Tensor, weights: Tensor) -> Tensor:
         """Logits: ∇_φ log f(a|φ) = e_a − π. Probabilities: e_a / π(a)."""
-        weights = torch.zeros_like(phi).scatter_add_(-1, actions.movedim(0, -1), weights.movedim(0, -1))
+        weights = torch.zeros_like(phi, dtype=weights.dtype).scatter_add_(
+            -1, actions.movedim(0, -1), weights.movedim(0, -1)
+        )
         if self.statistic == "logits":
             return weights - phi.exp() * weights.sum(-1, keepdim=True)
-        return weights / _floored(phi)
+        return weights / _floored(phi).exp()
 
     def kl(self, phi_a: Tensor, phi: Tensor) -> Tensor:
         return (phi_a.exp() * (phi_a - phi)).sum(-1)
@@ -149,7 +166,9 @@ class Categorical:
     def kl_gradient(self, phi_a: Tensor, phi: Tensor) -> Tensor:
         if self.statistic == "logits":
             return phi.exp() - phi_a.exp()
-        return -phi_a.exp() / _floored(phi)
+        rounding = 8 * torch.finfo(phi.dtype).eps * (1 + phi.abs().amax(-1, keepdim=True))
+        phi_a = torch.where((phi_a - phi).abs() <= rounding, phi, phi_a)
+        return -(phi_a.double() - _floored(phi)).exp()
 
     def entropy(self, phi: Tensor) -> Tensor:
         return -(phi.exp() * phi).sum(-1)
@@ -157,18 +176,19 @@ class Categorical:
     def entropy_gradient(self, phi: Tensor) -> Tensor:
         if self.statistic == "logits":
             return -phi.exp() * (phi + self.entropy(phi).unsqueeze(-1))
-        return -phi - 1
+        return -phi.double() - 1
 
     def pullback(self, phi: Tensor, gradient: Tensor) -> Tensor:
         if self.statistic == "logits":
             return gradient
-        pi = phi.exp()
-        return pi * (gradient - (pi * gradient).sum(-1, keepdim=True))
+        pi = phi.double().exp()
+        gradient = gradient - gradient.gather(-1, phi.argmax(-1, keepdim=True))
+        return (pi * (gradient - (pi * gradient).sum(-1, keepdim=True))).to(phi.dtype)
 
 
 def _floored(log_pi: Tensor) -> Tensor:
-    """π, kept so far from 0 that the cube of 1/π is finite: kᵀg has its square, an advantage comes on top."""
-    return log_pi.exp().clamp(min=torch.finfo(log_pi.dtype).tiny ** (1 / 3))
+    """log π, kept so far up that the cube of 1/π is finite: kᵀg has its square, an advantage comes on top."""
+    return log_pi.double().clamp(min=math.log(torch.finfo(torch.float64).tiny) / 3)
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,8 @@ class Expectation:
 
 def exactly(f: Finite, phi: Tensor, mu: Tensor, q: Tensor) -> Expectation:
     """E_{a∼π}[h(a)] = Σ_a f(a|φ) h(a), as Algorithm 2 has it. q: Q(x_t, ·) [T, …, choices]."""
-    log_pi = f.log_probs(phi)
-    log_rho = log_pi - f.log_probs(mu)
-    return Expectation(f.every(phi), *(of.movedim(-1, 0) for of in (log_pi.exp(), log_rho, q)))
+    log_rho = f.log_probs(phi) - f.log_probs(mu)
+    return Expectation(f.every(phi), *(of.movedim(-1, 0) for of in (f.probabilities(phi), log_rho, q)))
 
 
 def by_samples(f: Distribution, phi: Tensor, mu: Tensor, samples: Tensor, q: Tensor) -> Expectation:

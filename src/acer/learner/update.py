@@ -17,6 +17,7 @@ from torch import Tensor
 from acer.learner import gradients, returns
 from acer.learner.distributions import Distribution, finite
 from acer.learner.networks import Network, Policy
+from acer.learner.trust_region import constrained
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Outcome:
     phi: Tensor  # [T, B, n]
     phi_a: Tensor
     log_rho: Tensor  # [T, B]
-    g: Tensor  # before the trust region [T, B, n]
+    g: Tensor  # what goes back to the policy's output, before the trust region [T, B, n]
     z: Tensor  # after it
 
     def mean_square(self, errors: Tensor) -> Tensor:
@@ -93,7 +94,7 @@ class Outcome:
 
 
 Constraint = Callable[[Tensor, Tensor], Tensor]
-"""(g, k) to z."""
+"""(g, k) to λ in z = g − λ k."""
 
 Returns = Callable[[Batch, Tensor, Tensor, Evaluated], Targets]
 """(batch, V [T+1, B], Q(x, a) [T, B], seen) to the returns of every step."""
@@ -151,13 +152,15 @@ def update(
         if method.entropy_weight:
             g = g + method.entropy_weight * f.entropy_gradient(phi)
 
-        # Trust region: z* per step, before any averaging.
+        # Trust region: z* = g − λ k per step, before any averaging; both on their way from φ to the network's output.
         k = f.kl_gradient(phi_a, phi)
-        z = unit * method.constrain(g / unit, k)
+        multiplier = method.constrain(g / unit, k).clamp(max=torch.finfo(output.dtype).max ** 0.25)  # squared later
+        g = f.pullback(phi, g)
+        z = unit * constrained(g / unit, f.pullback(phi, k), multiplier)
 
         # dθ ← dθ + ∂φ/∂θ z*, and dθ_v, as messages to the outputs of the network; negative, for the optimiser descends.
-        share = live.to(z.dtype) / -live.shape[1]
-        to_policy = f.pullback(phi, z) * share.unsqueeze(-1)
+        share = live.to(output.dtype) / -live.shape[1]
+        to_policy = z.to(output.dtype) * share.unsqueeze(-1)
         to_critic = [ascent.direction * (share * method.critic_weight) for ascent in estimate.critic]
     torch.autograd.backward([output[:-1], *(ascent.output for ascent in estimate.critic)], [to_policy, *to_critic])
     return Outcome(batch, estimate, phi, phi_a, log_rho, g, z)
@@ -239,9 +242,9 @@ def diagnostics(method: Method, outcome: Outcome) -> dict[str, Tensor]:
     def means(*values: Tensor) -> tuple[Tensor, ...]:
         return (torch.stack(values) * weights).sum((1, 2)).unbind()
 
-    # The projection counts where the gradient of the *parameters* changed: pulled back, what it took away may vanish.
-    before = f.pullback(phi, outcome.g).square().sum(-1)
-    change = f.pullback(phi, outcome.g - outcome.z).square().sum(-1)
+    # The projection counts where the gradient of the *parameters* changed: of φ's, softmax may undo what it took away.
+    before = outcome.g.square().sum(-1)
+    change = (outcome.g - outcome.z).square().sum(-1)
     target = outcome.estimate.target
     squared_error = outcome.mean_square(target - outcome.estimate.predicted)
     (middle,) = means(target)

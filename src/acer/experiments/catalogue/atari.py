@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from acer.config import Config, defaults
+from acer.config import ALGORITHMS, Config, defaults
 from acer.envs.scores import GAMES
 from acer.experiments import figures, summaries
 from acer.experiments.plan import Plan, Size
@@ -20,7 +20,7 @@ def configure(env: str, method: str, setting: int, seed: int, preset: str, **ove
     """An agent of the Atari figure. It has the preset's settings, but the paper's φ: in logits δ = 1 hardly ever binds,
     and agents with and without trust region would be the same."""
     algo, _, ratio = method.rpartition("-")
-    statistic = {"statistic": "probabilities"} if algo == "acer" else {}
+    statistic = {"statistic": "probabilities"} if ALGORITHMS[algo].trust_region is not False else {}
     own = {"replay_ratio": float(ratio), "seed": seed, **statistic}
     return defaults(env, False, preset or "atari", algo, **own | overrides)
 
