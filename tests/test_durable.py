@@ -91,6 +91,7 @@ def train(env, out, stops=(), steps=1_200, **settings):
     [
         ("CartPole-v1", {}),
         ("CartPole-v1", {"workers": True}),
+        ("CartPole-v1", {"target_rate": 0.05}),
         ("Pendulum-v1", {"normalize_observations": True}),
         ("reacher3", {}),
         ("walker", {"normalize_observations": True}),

@@ -172,6 +172,9 @@ class Config:
     """Estimator of Q^π (Section 3.1; importance sampling is the ablation of Appendix E.4)."""
     trace_lambda: float = setting(RETURNS, 1.0, FRACTION, when=TRACED)
     """λ of Retrace, tree backup and Degris' returns (1, footnote of Section 3.1)."""
+    target_rate: float = setting(RETURNS, 0.0, FRACTION, when=WITH_Q)
+    """τ, share of the way that a slow copy of the network goes towards θ after each update; returns then bootstrap
+    from the copy's critic, and with 0 from θ's own (Algorithms 2 and 3). Measured in docs/efficiency.md (ours)."""
     truncation: float = setting(RETURNS, 10.0, NOT_NEGATIVE, when=WITH_Q, may_be_infinite=True)
     """c, where importance weights of the policy gradient are truncated (10 on Atari, Section 4; 5 in control, Section
     6)."""

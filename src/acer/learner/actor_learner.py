@@ -20,7 +20,7 @@ from acer.learner import algorithms, optimizer
 from acer.learner.metrics import METRICS
 from acer.learner.networks import Network, Policy
 from acer.learner.normalizer import Moments, RunningSize
-from acer.learner.parameters import Constants, Home, views
+from acer.learner.parameters import Constants, Home, SlowCopy, views
 from acer.learner.replay import Replay
 from acer.learner.rollout import Rollout, Trajectory
 from acer.learner.update import Batch, Outcome, diagnostics, update
@@ -181,6 +181,7 @@ class ActorLearner:
         self.replay = Replay(config.replay_capacity, config.trajectory_length, env.count)
         self.replay_start = config.replay_start / configuration.team_size(config)
         self.unit = RunningSize()  # of δ: the size of the critic's errors, or 1 as long as none are added
+        self.slow = SlowCopy(agent.network, config.target_rate) if config.target_rate else None
         self._skipped_in_a_row = 0  # updates whose gradient was not finite
         self.on_update: Callable[[dict[str, float]], None] | None = None
 
@@ -212,6 +213,8 @@ class ActorLearner:
         """A copy of what this actor-learner has beside the parameters."""
         replay, blocks = self.replay.state()
         run = {name: array.copy() for name, array in self.rollout.state().items()} | {"unit": self.unit.state()}
+        if self.slow:
+            run["slow"] = self.slow.state()
         return ActorState(run, replay, blocks, {name: rng.bit_generator.state for name, rng in self.rngs.items()})
 
     def restore(self, part: ActorState) -> int:
@@ -223,6 +226,8 @@ class ActorLearner:
             rng.bit_generator.state = part.streams[name]
         self.replay.restore(part.replay, b"".join(part.blocks), self.layout())
         self.unit.restore(part.run["unit"])
+        if self.slow:
+            self.slow.restore(part.run["slow"])
         others = self.rollout.restore(part.run)
         if len(others) == self.rollout.env.count:
             root = self._env_seeds
@@ -290,6 +295,8 @@ class ActorLearner:
             self.updates += 1
             if math.isfinite(norm):
                 home.push(gradient, learning_rate(config, self.steps), factor)
+                if self.slow:
+                    self.slow.follow()
                 if config.delta_unit == "errors" and config.trust_region == "projection":
                     error = float(outcome.mean_square(outcome.estimate.errors))
                     self.unit.add(agent.distribution.dimensions * error)
@@ -324,7 +331,8 @@ class ActorLearner:
                 home.pull()
             home.gradient.zero_()
             average = agent.average if config.trust_region != "none" or self._measures(number) else None
-            yield update(agent.network, average, batch, agent.method, noise, self.unit.value), home.gradient
+            slow = self.slow.network if self.slow else None
+            yield update(agent.network, average, batch, agent.method, noise, self.unit.value, slow), home.gradient
 
     def _measures(self, number: int) -> bool:
         """Whether diagnostics of a call's update are made: of its first, or of every one if somebody asked for them."""

@@ -236,6 +236,11 @@ class Network(nn.Module):
         output, features = self.policy(x)
         return output, features if self.critic_torso is None else self.critic_torso(x)
 
+    def critic_features(self, x: Tensor) -> Tensor:
+        """The features alone, for encoded x."""
+        torso = self.policy.torso if self.critic_torso is None else self.critic_torso
+        return torso(x)  # type: ignore[no-any-return]
+
     def action_values(self, features: Tensor) -> Tensor:
         """Q(x, ·) […, actions]."""
         assert self.q_head is not None

@@ -6,13 +6,16 @@ home also keeps what is counted and averaged over all actor-learners: the steps 
 observations.
 """
 
+import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from acer.errors import CheckpointError
 from acer.learner import optimizer
 from acer.learner.networks import Network, Policy
 from acer.learner.normalizer import Moments
@@ -86,6 +89,32 @@ def place(network: Network, average: Policy) -> tuple[Tensor, Tensor, Tensor]:
     attach(network, theta, gradient)
     attach(average, theta_a)
     return theta, theta_a, gradient
+
+
+class SlowCopy:
+    """A network that follows θ': after each update a small share of the way. Returns bootstrap from its critic."""
+
+    def __init__(self, network: Network, rate: float) -> None:
+        """rate: that share, τ."""
+        self.rate = rate
+        self.followed = network
+        self.network = copy.deepcopy(network)
+        self.theta = flatten(self.network)
+        attach(self.network, self.theta)
+
+    def follow(self) -> None:
+        """θ_slow ← θ_slow + τ (θ' − θ_slow)."""
+        self.theta.lerp_(flatten(self.followed), self.rate)
+
+    def state(self) -> NDArray[np.float32]:
+        copied: NDArray[np.float32] = self.theta.cpu().numpy().copy()
+        return copied
+
+    def restore(self, state: NDArray[np.float32]) -> None:
+        """Takes over what `state` gave, if it fits."""
+        if state.shape != tuple(self.theta.shape) or state.dtype != np.float32 or not np.isfinite(state).all():
+            raise CheckpointError("the slow copy of the network is not one of this network")
+        self.theta.copy_(torch.from_numpy(state))
 
 
 def descend(

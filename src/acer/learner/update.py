@@ -46,6 +46,7 @@ class Evaluated:
     log_pi: Tensor  # log f(a_i|φ_θ'(x_i)) [T, B]
     log_rho: Tensor  # [T, B]
     noise: Tensor  # [1 + n, T, B, d] for a' and u_1 … u_n; empty for discrete actions
+    slow: Network | None  # whose critic the returns bootstrap from, if not that of θ'
 
 
 @dataclass(frozen=True)
@@ -123,13 +124,19 @@ class Method:
 
 
 def update(
-    network: Network, average: Policy | None, batch: Batch, method: Method, noise: Tensor, unit: float = 1.0
+    network: Network,
+    average: Policy | None,
+    batch: Batch,
+    method: Method,
+    noise: Tensor,
+    unit: float = 1.0,
+    slow: Network | None = None,
 ) -> Outcome:
     """Accumulates dθ and dθ_v of one batch into the network's gradients, for *descent*.
 
     Sum over time and mean over the B trajectories, as the paper accumulates; dead steps contribute 0. average: none if
     nobody asks how far from it the policy is, neither a trust region nor diagnostics. unit: what the trust region takes
-    for a return of size 1.
+    for a return of size 1. slow: the network whose critic the returns bootstrap from, if there is a slow copy.
     """
     f, live = method.distribution, batch.live
 
@@ -144,7 +151,7 @@ def update(
         log_rho = log_pi - f.log_prob(batch.mu, batch.actions)
 
     # Returns, policy gradient g with respect to φ, errors of the critic.
-    estimate = method.estimate(method, network, batch, Evaluated(x, features, phi, log_pi, log_rho, noise))
+    estimate = method.estimate(method, network, batch, Evaluated(x, features, phi, log_pi, log_rho, noise, slow))
 
     with torch.no_grad():
         phi = phi[:-1]
@@ -171,11 +178,16 @@ def action_values(method: Method, network: Network, batch: Batch, seen: Evaluate
     f, phi = finite(method.distribution), seen.phi[:-1]
     assert method.returns is not None
     every_q = network.action_values(seen.features)
-    q_taken = every_q[:-1].gather(-1, f.index(batch.actions).unsqueeze(-1)).squeeze(-1)
+    taken = f.index(batch.actions).unsqueeze(-1)
+    q_taken = every_q[:-1].gather(-1, taken).squeeze(-1)
     with torch.no_grad():
-        q = q_taken.detach()
-        v = (f.log_probs(seen.phi).exp() * every_q).sum(-1)
-        target = method.returns(batch, v, q, seen)
+        pi = f.log_probs(seen.phi).exp()
+        v, q = (pi * every_q).sum(-1), q_taken.detach()
+        bootstrap = v, q
+        if seen.slow:
+            slow_q = seen.slow.action_values(seen.slow.critic_features(seen.x))
+            bootstrap = (pi * slow_q).sum(-1), slow_q[:-1].gather(-1, taken).squeeze(-1)
+        target = method.returns(batch, *bootstrap, seen)
         expected = gradients.exactly(f, phi, batch.mu, every_q[:-1])
         g = gradients.acer(f, phi, batch.actions, seen.log_rho, v[:-1], target.policy, expected, method.c)
     return Estimate(g, [Ascent(q_taken, target.critic - q)], target.critic, q, target.bounded - q)
@@ -188,10 +200,17 @@ def stochastic_dueling(method: Method, network: Network, batch: Batch, seen: Eva
     with torch.no_grad():
         samples = f.sample(phi, seen.noise)  # a', u_1 … u_n: constants, so that no gradient of the critic reaches π
     v = network.state_value(seen.features)
-    advantages = network.advantages(seen.features[:-1], torch.cat((batch.actions.unsqueeze(0), samples)))
+    actions = torch.cat((batch.actions.unsqueeze(0), samples))
+    advantages = network.advantages(seen.features[:-1], actions)
     with torch.no_grad():
         q, q_sampled = v[:-1] + advantages[:2] - advantages[2:].mean(0)
-        target = method.returns(batch, v, q, seen)
+        bootstrap = v, q
+        if seen.slow:
+            features = seen.slow.critic_features(seen.x)
+            slow_v = seen.slow.state_value(features)
+            slow_advantages = seen.slow.advantages(features[:-1], actions)
+            bootstrap = slow_v, slow_v[:-1] + slow_advantages[0] - slow_advantages[2:].mean(0)
+        target = method.returns(batch, *bootstrap, seen)
         expected = gradients.by_samples(f, phi, batch.mu, samples[:1], q_sampled.unsqueeze(0))
         g = gradients.acer(f, phi, batch.actions, seen.log_rho, v[:-1], target.policy, expected, method.c)
         # (Q^ret − Q̃) ∇Q̃ reaches V, A(a) and each A(u_i); min{1, ρ} (Q^ret − Q̃) ∇V is the step towards V^target.
@@ -214,7 +233,11 @@ def separate(method: Method, network: Network, batch: Batch, seen: Evaluated) ->
     qs = network.separate_values(seen.x[:-1], torch.cat((batch.actions.unsqueeze(0), sampled)))
     with torch.no_grad():
         q, q_sampled = qs.detach()
-        target = method.returns(batch, v, q, seen)
+        bootstrap = v, q
+        if seen.slow:
+            slow_v = seen.slow.state_value(seen.slow.critic_features(seen.x))
+            bootstrap = slow_v, seen.slow.separate_values(seen.x[:-1], batch.actions.unsqueeze(0)).squeeze(0)
+        target = method.returns(batch, *bootstrap, seen)
         expected = gradients.by_samples(f, phi, batch.mu, sampled, q_sampled.unsqueeze(0))
         g = gradients.acer(f, phi, batch.actions, seen.log_rho, v[:-1], target.policy, expected, method.c)
         to_v = returns.importance_weight(seen.log_rho) * (target.critic - v[:-1])
