@@ -96,7 +96,11 @@ def _place(path: str) -> str:
 
 def _docstrings(room: Path) -> str:
     modules = sorted(path.stem for path in room.glob("*.py") if path.stem != "__init__")
-    blocks = [f"::: acer.{room.name}", "    options: {members: false}"]
+    blocks = [
+        f"::: acer.{room.name}",
+        "    options: {members: false, show_root_heading: false, show_root_toc_entry: false}",
+    ]
     for module in modules:
         blocks += ["", f"::: acer.{room.name}.{module}"]
-    return "\n".join([f"# acer.{room.name}", "", *blocks, ""])
+    later = ["---", "search: {boost: 0.5}", "---", ""]  # what explains comes first in a search
+    return "\n".join([*later, f"# acer.{room.name}", "", *blocks, ""])

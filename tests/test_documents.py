@@ -1,5 +1,6 @@
 """Documents: pages that are made from the code, links, prose, and blocks of code that do what they say."""
 
+import importlib
 import importlib.util
 import re
 from html.parser import HTMLParser
@@ -54,6 +55,14 @@ def test_every_known_bug_has_its_test():
     assert len(named) >= 16
     for name in named:
         assert f"def {name}(" in tests
+
+
+def test_the_papers_page_names_functions_that_exist():
+    named = re.findall(r"`([a-z_]+)\.([a-z_]+)`", (ROOT / "docs" / "paper.md").read_text())
+    named = [(module, name) for module, name in named if name != "py"]
+    assert len(named) >= 12
+    for module, name in named:
+        assert hasattr(importlib.import_module(f"acer.learner.{module}"), name), f"{module}.{name}"
 
 
 def test_the_readme_is_short():
