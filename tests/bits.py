@@ -15,13 +15,15 @@ from typing import Any
 
 FILE = Path(__file__).parent / "fixtures" / "bits.json"
 
+PONG = {"steps": 20_000, "replay_start": 5_000, "replay_ratio": 1.0, "precision": "float32"}
 RUNS: dict[str, dict[str, Any]] = {
     "CartPole-v1": {"steps": 20_000},
     "Pendulum-v1": {"steps": 20_000},
     "cheetah": {"steps": 20_000, "environments": 8},
-    "pong": {"steps": 20_000, "replay_start": 5_000, "replay_ratio": 1.0, "precision": "float32"},
+    "pong": PONG | {"reuse": "never"},
+    "pong, distinct patches": PONG | {"reuse": "always"},
 }
-"""Of each environment the settings beyond its preset's."""
+"""Of each run, named by its environment, the settings beyond the preset's."""
 
 
 def machine() -> str:
@@ -35,8 +37,9 @@ def machine() -> str:
     return f"{platform.machine()} {model} {torch.backends.cpu.get_cpu_capability()} torch {torch.__version__}"
 
 
-def parameters(env: str, steps: int, **settings: Any) -> str:
+def parameters(name: str, steps: int, **settings: Any) -> str:
     """The hash of θ, θ_a and the optimiser's statistics after a run."""
+    env = name.split(",")[0]
     import safetensors.numpy
 
     from acer import ACER

@@ -127,6 +127,9 @@ class Config:
     precision: Literal["auto", "float32", "bfloat16"] = setting(SCALE, "auto")
     """Arithmetic of the convolutional torso; auto tries both when a run begins and takes bfloat16 if it is clearly
     faster. All else is float32 (ours)."""
+    reuse: Literal["auto", "always", "never"] = setting(SCALE, "auto")
+    """Whether the convolutions compute a patch of a trajectory's images that stays as it was a step before only once;
+    auto does where few patches are distinct (ours)."""
     ray_address: str = setting(SCALE, "", when=RAY, from_file=lambda c: not c.get("ray_address", ""))
     """Ray cluster to run on, as host:port, or auto for this machine's; without it one is started here (ours)."""
     cpus_per_actor: float = setting(

@@ -313,6 +313,8 @@ class ActorLearner:
                 measured = diagnostics(agent.method, outcome)
                 numbers = dict(zip(measured, torch.stack(list(measured.values())).tolist(), strict=True))
                 numbers |= {"grad_norm": norm, "staleness": float(home.staleness)}
+                if agent.network.encoder.distinct is not None:
+                    numbers["distinct"] = agent.network.encoder.distinct
                 if on_policy and number == 0:
                     numbers["rho_error"] = float(((outcome.log_rho.exp() - 1) * outcome.batch.live).abs().max())
                 seen.add(numbers)

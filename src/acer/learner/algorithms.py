@@ -90,6 +90,9 @@ def architecture(config: Config, observation: ObservationSpec, f: Distribution) 
         raise SettingsError("convolutions need at least one size in --hidden behind them; or use --torso mlp")
     if config.precision == "bfloat16" and not convolutional:
         raise SettingsError("--precision bfloat16 is for convolutions, and this network has none; leave it out")
+    on_bytes = convolutional and observation.dtype == "uint8" and config.device == "cpu"
+    if config.reuse == "always" and not on_bytes:
+        raise SettingsError("--reuse always is for convolutions of images of bytes on the CPU; leave it out")
     return Architecture(
         observation=observation.shape,
         pixels=observation.dtype == "uint8",
@@ -104,6 +107,7 @@ def architecture(config: Config, observation: ObservationSpec, f: Distribution) 
         layer_norm=config.layer_norm,
         orthogonal=config.initialization == "orthogonal",
         bfloat16=config.precision == "bfloat16",
+        reuse=config.reuse if on_bytes else "never",
     )
 
 

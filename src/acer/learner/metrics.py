@@ -49,6 +49,8 @@ _ALL = (
     Metric("trace", "Mean trace", "of Retrace: 1 keeps the whole trajectory, 0 cuts it at once", chart=8),
     Metric("explained_variance", "Explained variance", "of the returns, by the critic: 1 is perfect", chart=6,
            spiky=True, advice="0 is as good as a constant"),
+    Metric("distinct", "Distinct patches", "share of the convolutions' work that the distinct patches of images need",
+           kept=False, advice="with `--reuse auto`, only they are computed below 0.7"),
     Metric("staleness", "Staleness", "updates between the parameters that an update was computed from and its arrival",
            kept=False,
            advice="with `shared` and `ray`: by others, and with `--overlap` one of its own"),

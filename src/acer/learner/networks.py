@@ -10,13 +10,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+if TYPE_CHECKING:
+    from acer.learner.reuse import Patches
+
+Encoded: TypeAlias = "Tensor | Patches"  # what the encoder makes of observations
+
 CriticKind = Literal["action-values", "state-value", "stochastic-dueling", "separate"]
 Activation = Literal["relu", "tanh"]
+Reuse = Literal["auto", "always", "never"]
+WORTH = 0.7  # share of the convolutions' work from which on finding and gathering rows costs what it saves
 # In place where the gradient allows it: memory is slower than arithmetic.
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"relu": partial(nn.ReLU, inplace=True), "tanh": nn.Tanh}
 
@@ -38,13 +45,14 @@ class Architecture:
     layer_norm: bool = False
     orthogonal: bool = False  # first weights of the torso, gain √2; PyTorch's own otherwise
     bfloat16: bool = False  # arithmetic of the convolutional torso
+    reuse: Reuse = "never"  # whether it computes a patch that stays as it was a step before only once
 
 
 class Encoder(nn.Module):
     """Raw observations to numbers of about unit size: bytes / 255, then (x − mean) / deviation, of vectors within ±10.
 
     Images for float32 convolutions are laid out channels-last, here once for every network that reads them, and while
-    they are bytes: memory is what this costs.
+    they are bytes: memory is what this costs. Trajectories of images become distinct patches where these are few.
     """
 
     mean: Tensor
@@ -54,6 +62,11 @@ class Encoder(nn.Module):
         super().__init__()
         self.pixels = architecture.pixels
         self.channels_last = architecture.convolutional and not architecture.bfloat16
+        self.reuse = architecture.reuse
+        self.patch_type = (
+            torch.bfloat16 if architecture.bfloat16 else None
+        )  # none: that of the numbers they are made of
+        self.distinct: float | None = None  # share of the work that the last trajectories' distinct patches need
         self.normalizes = False
         self.scale, self.shift = 1 / 255, torch.zeros(())  # of pixels: scale · byte + shift
         self.register_buffer("mean", torch.zeros(architecture.observation))
@@ -68,7 +81,12 @@ class Encoder(nn.Module):
             self.scale = 1 / (255 * one)
             self.shift = self._laid_out(-self.mean.unsqueeze(0) / one).squeeze(0)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Encoded:
+        """x: [B, …], or trajectories [T+1, B, …]."""
+        if self.reuse != "never" and x.dim() == 5:
+            patches = self._distinct_patches(x.contiguous())
+            if patches is not None:
+                return patches
         if self.channels_last:
             x = self._laid_out(x.reshape(-1, *x.shape[-3:])).view(x.shape)
         if self.pixels:
@@ -76,6 +94,17 @@ class Encoder(nn.Module):
             return torch.add(self.shift, x, alpha=self.scale, out=x)
         x = x.to(self.mean.dtype)
         return ((x - self.mean) / self.deviation).clamp(-10, 10) if self.normalizes else x
+
+    def _distinct_patches(self, images: Tensor) -> "Patches | None":
+        """Those of trajectories of bytes, if they are few enough to be worth it."""
+        from acer.learner import reuse  # takes half a second, which no other network needs
+
+        fresh = reuse.fresh_places(images.numpy())
+        self.distinct = reuse.share_of_work(fresh, images.shape[2])
+        if self.reuse == "auto" and self.distinct > WORTH:
+            return None
+        shift = self.shift.to(self.mean.dtype).expand(images.shape[2:])
+        return reuse.Patches.of(images, fresh, self.scale, shift, self.patch_type)
 
     def _laid_out(self, images: Tensor) -> Tensor:
         return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
@@ -131,10 +160,15 @@ class ConvNet(nn.Module):
         )
         self.in_bfloat16 = architecture.bfloat16
 
-    def forward(self, x: Tensor) -> Tensor:
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.in_bfloat16):
-            features = self.layers(self.convolutions(x.flatten(0, -4)))
-        return features.to(x.dtype).reshape(*x.shape[:-3], self.features)  # type: ignore[no-any-return]
+    def forward(self, x: Encoded) -> Tensor:
+        weight = next(self.parameters())
+        with torch.autocast(weight.device.type, torch.bfloat16, enabled=self.in_bfloat16):
+            if isinstance(x, Tensor):
+                outputs = self.convolutions(x.flatten(0, -4)).unflatten(0, x.shape[:-3])
+            else:
+                outputs = x.through(self.convolutions)
+            features = self.layers(outputs)
+        return features.to(weight.dtype)  # type: ignore[no-any-return]
 
 
 def faster_precision(device: torch.device) -> Literal["float32", "bfloat16"]:
@@ -202,7 +236,7 @@ class Policy(nn.Module):
             self.head.weight.mul_(0.01)
             self.head.bias.zero_()
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Encoded) -> tuple[Tensor, Tensor]:
         """Encoded x […, n] to output […, φ] and the torso's features."""
         features = self.torso(x)
         return self.head(features), features
@@ -231,12 +265,12 @@ class Network(nn.Module):
         self.q_torso = _torso(architecture) if kind == "separate" else None
         self.q_action_head = ActionHead(*head) if kind == "separate" else None
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Encoded) -> tuple[Tensor, Tensor]:
         """Encoded x to the policy's output, and the features that the critic's heads take."""
         output, features = self.policy(x)
         return output, features if self.critic_torso is None else self.critic_torso(x)
 
-    def critic_features(self, x: Tensor) -> Tensor:
+    def critic_features(self, x: Encoded) -> Tensor:
         """The features alone, for encoded x."""
         torso = self.policy.torso if self.critic_torso is None else self.critic_torso
         return torso(x)  # type: ignore[no-any-return]
@@ -256,7 +290,7 @@ class Network(nn.Module):
         assert self.advantage_head is not None
         return self.advantage_head(features, actions)  # type: ignore[no-any-return]
 
-    def separate_values(self, x: Tensor, actions: Tensor) -> Tensor:
+    def separate_values(self, x: Encoded, actions: Tensor) -> Tensor:
         """Q(x, a) [m, …] by the network that shares nothing with the others (Appendix E.4), for encoded x."""
         assert self.q_torso is not None and self.q_action_head is not None
         return self.q_action_head(self.q_torso(x), actions)  # type: ignore[no-any-return]

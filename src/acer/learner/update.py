@@ -16,7 +16,7 @@ from torch import Tensor
 
 from acer.learner import gradients, returns
 from acer.learner.distributions import Distribution, finite
-from acer.learner.networks import Network, Policy
+from acer.learner.networks import Encoded, Network, Policy
 from acer.learner.trust_region import constrained
 
 
@@ -40,7 +40,7 @@ class Batch:
 class Evaluated:
     """What the networks say of a batch: φ_θ'(x_i), the critic's features, ρ_i, and the samples' noise."""
 
-    x: Tensor  # encoded observations [T+1, B, …]
+    x: Encoded  # observations [T+1, B, …]
     features: Tensor  # [T+1, B, …]
     phi: Tensor  # [T+1, B, n], no gradient
     log_pi: Tensor  # log f(a_i|φ_θ'(x_i)) [T, B]
