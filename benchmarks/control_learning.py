@@ -22,7 +22,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from acer import ACER
-from acer.envs.control import EPISODE, ControlVectorEnv, Fish, Humanoid, rotation
+from acer.envs.control import EPISODE, ControlVectorEnv
+from acer.envs.tasks import Fish, Humanoid, rotation
 from acer.machine import cores
 from acer.run.tables import column_pairs, read
 from runs import COMMAND, steps_of, train

@@ -20,7 +20,8 @@ import gymnasium
 import numpy as np
 
 from acer import ACER, Callback
-from acer.envs.control import EPISODE, TASKS, ControlVectorEnv
+from acer.envs.control import EPISODE, ControlVectorEnv
+from acer.envs.tasks import TASKS
 
 FILE = Path("results/control/peers.csv")
 STEPS = {"cheetah": 1_600_000, "walker": 1_100_000}

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from acer import config as configuration
-from acer.envs.control import TASKS
+from acer.envs.tasks import TASKS
 from acer.experiments import runs
 from acer.experiments.plan import Job, Selection
 from acer.experiments.runs import RunResult

@@ -13,14 +13,14 @@ pytest.importorskip("ale_py", reason="needs the extra atari")
 from acer import ACER
 from acer.config import defaults
 from acer.envs import atari as module
-from acer.envs import known_names, make_batch, preset_of, scores, spaces_of
-from acer.envs.atari import AtariBatch, emulators
+from acer.envs import canonical, known_names, make_batch, preset_of, scores, spaces_of
+from acer.envs.atari import ATARI, AtariBatch, emulators
 from acer.errors import EnvironmentFault, SettingsError
 from acer.learner.actor_learner import ActorLearner
 from acer.learner.replay import Replay
 from acer.learner.rollout import Rollout
 from acer.run.training import Training
-from acer.run.video import _Game
+from acer.run.video import Shown
 
 SMALL = {"environments": 2, "trajectories_per_update": 2, "hidden": (8,), "replay_capacity": 400, "replay_start": 40,
          "threads": 1, "precision": "float32"}  # fmt: skip
@@ -58,8 +58,22 @@ def test_57_games_have_names_spaces_and_scores():
 
 def test_a_game_without_the_emulator_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ale_py", None)
-    with pytest.raises(EnvironmentFault, match=r"pip install '\.\[atari\]'"):
+    with pytest.raises(EnvironmentFault, match=r"pip install 'acer-rl\[atari\]'"):
         make_batch("pong", 1)
+
+
+@pytest.mark.parametrize("name", ["ALE/Pong-v5", "ale_py:ALE/Pong-v5", "PongNoFrameskip-v4"])
+def test_ale_pys_own_ids_are_the_same_games_with_the_papers_preprocessing(name):
+    assert canonical(name) == "pong" and preset_of(name) == "atari"
+    observation, action = spaces_of(name)
+    assert observation.shape == (4, 84, 84) and action.size == 6
+
+
+def test_games_beyond_the_57_keep_their_ids():
+    assert canonical("ale_py:ALE/TicTacToe3D-v5") == canonical("ALE/TicTacToe3D-v5") == "ALE/TicTacToe3D-v5"
+    assert spaces_of("ALE/TicTacToe3D-v5")[0].shape == (4, 84, 84)
+    with pytest.raises(EnvironmentFault, match="unknown environment 'ALE/Pongg-v5'; did you mean"):
+        spaces_of("ALE/Pongg-v5")
 
 
 def test_options_of_games_are_refused_elsewhere():
@@ -322,8 +336,8 @@ def test_a_precision_without_convolutions_is_refused():
 
 
 def test_the_video_is_the_agents_own_game_in_colour():
-    config = defaults("seaquest", False, "atari", sticky_actions=0.25, **SMALL)
-    stage = _Game(config)
+    options = {"sticky_actions": 0.25, "full_action_set": False, "life_loss": False}
+    stage = Shown(make_batch("seaquest", 1, **options), ATARI.pictures("seaquest", **options))
     x, frames = stage.reset(5)
     alone = AtariBatch("seaquest", 1, sticky_actions=0.25)
     assert np.array_equal(x, alone.reset([5]))
@@ -338,7 +352,7 @@ def test_the_video_is_the_agents_own_game_in_colour():
             break
     assert over and score > 0
     # Both emulators have played the same number of frames: neither ran ahead of the other.
-    _, _, _, _, colour = stage.colour.step(np.array([0]))
+    _, _, _, _, colour = stage.pictures.env.step(np.array([0]))
     _, _, _, _, grey = stage.batch.env.step(np.array([0]))
     assert colour["episode_frame_number"] == grey["episode_frame_number"]
     assert (frames[-1].std(-1) > 0).any()  # colours

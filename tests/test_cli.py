@@ -471,7 +471,7 @@ def test_a_missing_extra_says_what_to_install(call, monkeypatch):
     code, _, err = call("train", "LunarLander-v3")
     assert code == 2
     assert "pip install" in err
-    assert "'.[box2d]'" in err
+    assert "'acer-rl[box2d]'" in err
 
 
 def test_a_damaged_checkpoint_is_refused(run, call):

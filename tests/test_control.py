@@ -15,7 +15,8 @@ pytest.importorskip("mujoco", reason="needs the extra control")
 import acer
 from acer.config import ALGORITHMS
 from acer.envs import make_batch, preset_of, spaces_of
-from acer.envs.control import EPISODE, TASKS, ControlEnv, ControlVectorEnv, into, rotation
+from acer.envs.control import EPISODE, ControlEnv, ControlVectorEnv
+from acer.envs.tasks import TASKS, into, rotation
 from acer.errors import EnvironmentFault
 
 SIZES = {  # degrees of freedom, actions, observation, control step
@@ -356,7 +357,7 @@ def test_importing_the_package_is_enough():
 
 def test_without_mujoco_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "acer.envs.physics", None)
-    with pytest.raises(EnvironmentFault, match=r"pip install '\.\[control\]'"):
+    with pytest.raises(EnvironmentFault, match=r"pip install 'acer-rl\[control\]'"):
         make_batch("fish", 1)
 
 

@@ -28,7 +28,7 @@ from acer.run import opening
 from environments import Mortal
 from run_files import latest
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'acer-rl[ray]'")
 from acer.homes.ray import Worker  # noqa: E402
 
 SMALL = {"environments": 4, "hidden": (16,), "replay_start": 80, "eval_episodes": 2, "eval_limit": 50}
@@ -447,7 +447,7 @@ def one_line(result, *words):
 def test_ray_that_is_not_installed_is_named(tmp_path):
     (tmp_path / "ray.py").write_text("raise ModuleNotFoundError(\"No module named 'ray'\", name='ray')")
     result = acer("train", "CartPole-v1", "--home", "ray", "--out", "run", cwd=tmp_path, PYTHONPATH=str(tmp_path))
-    one_line(result, "pip install '.[ray]'")
+    one_line(result, "pip install 'acer-rl[ray]'")
     assert not (tmp_path / "run").exists()
 
 

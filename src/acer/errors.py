@@ -41,3 +41,8 @@ def described(error: BaseException) -> str:
     """An exception as one line; one that is not ours with its name."""
     name = "" if isinstance(error, AcerError) else f"{type(error).__name__}: "
     return name + in_one_line(error)
+
+
+def install(extra: str) -> str:
+    """The command that installs what an environment or a command needs."""
+    return f"pip install 'acer-rl[{extra}]'"

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from acer import config as configuration
 from acer.config import Config
-from acer.envs import preset_of, spaces_of
-from acer.envs.registry import EnvMaker
+from acer.envs import canonical, preset_of, spaces_of
+from acer.envs.others import EnvMaker
 from acer.errors import CheckpointError, SettingsError
 from acer.learner.actor_learner import Agent
 from acer.run import opening, store, trust
@@ -28,6 +28,7 @@ class ACER:
     """
 
     def __init__(self, env: str | EnvMaker, *, preset: str | None = None, algo: str = "acer", **settings: Any) -> None:
+        env = canonical(env) if isinstance(env, str) else env
         name = env if isinstance(env, str) else f"{env.__module__}:{getattr(env, '__qualname__', 'environment')}"
         _, action = spaces_of(env)
         configuration.check_names(settings)

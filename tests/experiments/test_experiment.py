@@ -53,7 +53,7 @@ MISTAKES = [
     (["control", "--set"], "--set names nothing"),
     (["control", "--preset", "classic"], "classic"),
     (["theory", "--preset", "paper"], "theory has no"),
-    (["control", "--ray-address", "auto"], "pip install '.[ray]'"),
+    (["control", "--ray-address", "auto"], "pip install 'acer-rl[ray]'"),
 ]
 
 

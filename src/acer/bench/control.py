@@ -12,7 +12,8 @@ import numpy as np
 from acer.bench.contenders import pair
 from acer.bench.measure import Parts, alternate, at_once, medians, meet, peer_speed, ratio, report
 from acer.config import Config, defaults
-from acer.envs.control import TASKS, ControlVectorEnv
+from acer.envs.control import ControlVectorEnv
+from acer.envs.tasks import TASKS
 from acer.errors import AcerError
 from acer.machine import cores
 

@@ -13,7 +13,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 import acer  # noqa: F401  (registers the tasks)
-from acer.envs.control import TASKS
+from acer.envs.tasks import TASKS
 
 
 class Clock(BaseCallback):

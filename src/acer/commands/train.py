@@ -101,11 +101,12 @@ def combined(file: dict[str, Any], flags: dict[str, Any]) -> Config:
 
     With another algorithm or preset than the file's, what the file has only because of its own is left behind.
     """
-    from acer.envs import preset_of, spaces_of
+    from acer.envs import canonical, preset_of, spaces_of
 
     env = flags.get("env") or file.get("env") or ""
     if not env or not isinstance(env, str):
         raise SettingsError("no environment given; name one, for example CartPole-v1 (`acer envs` lists all)")
+    env = canonical(env)
     _, action = spaces_of(env)
 
     def base(source: dict[str, Any], **settings: Any) -> Config:

@@ -4,7 +4,7 @@ May import: no other room.
 """
 
 from acer.envs.batch import EnvBatch, Step
-from acer.envs.registry import known_names, make_batch, make_one, preset_of, spaces_of
+from acer.envs.registry import canonical, known_names, make_batch, make_one, preset_of, spaces_of
 from acer.envs.spaces import ActionSpec, ObservationSpec
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "EnvBatch",
     "ObservationSpec",
     "Step",
+    "canonical",
     "known_names",
     "make_batch",
     "make_one",

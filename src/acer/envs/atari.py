@@ -4,18 +4,23 @@ ale-py's vector environment steps the emulators in native threads. Its defaults 
 matters is passed here, by name.
 """
 
+import re
 from typing import TYPE_CHECKING, Any
 
+import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
 from acer.envs.batch import EnvBatch, pack_episodes, unpack_episodes
 from acer.envs.episodes import seed_of
-from acer.errors import EnvironmentFault
+from acer.envs.family import Family
+from acer.envs.scores import GAMES
+from acer.errors import EnvironmentFault, install
 
 if TYPE_CHECKING:
     from ale_py.vector_env import AtariVectorEnv
 
+IDS = re.compile(r"(ale_py:)?(ALE/\w+-v5|\w+NoFrameskip-v4)")  # ale-py's own, played with Mnih's preprocessing too
 FRAME_SKIP = 4
 FRAME_CAP = 108_000  # emulator frames of one episode: half an hour of play
 
@@ -103,16 +108,51 @@ class AtariBatch(EnvBatch):
         return terminated | lost if self.life_loss else terminated
 
 
+class Colour:
+    """A game in colour: an emulator with the same seed and actions shows every frame, also those that the agent
+    skips."""
+
+    fps = 60.0
+
+    def __init__(self, game: str, sticky_actions: float, full_action_set: bool, **_: Any) -> None:
+        self.env = emulators(
+            game, 1, sticky_actions, full_action_set,
+            grayscale=False, img_height=210, img_width=160, stack_num=1, frameskip=1, maxpool=False,
+        )  # fmt: skip
+
+    def reset(self, seed: int) -> list[NDArray[np.uint8]]:
+        raw, _ = self.env.reset(seed=np.array([seed]))
+        return [_enlarged(raw)]
+
+    def step(self, action: NDArray[Any]) -> list[NDArray[np.uint8]]:
+        frames = []
+        for _ in range(FRAME_SKIP):
+            raw, _, terminated, truncated, _ = self.env.step(action)
+            frames.append(_enlarged(raw))
+            if terminated[0] or truncated[0]:
+                break
+        return frames
+
+    def close(self) -> None:
+        self.env.close()
+
+
+def _enlarged(raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The only frame of the only emulator, three times as large each way."""
+    enlarged: NDArray[np.uint8] = raw[0, 0].repeat(3, axis=0).repeat(3, axis=1)
+    return enlarged
+
+
 def emulators(game: str, count: int, sticky_actions: float, full_action_set: bool, **options: Any) -> "AtariVectorEnv":
     """The emulators of a game; `options` go on to ale-py."""
     try:
         from ale_py import ALEInterface, LoggerMode
         from ale_py.vector_env import AtariVectorEnv
     except ImportError as error:
-        raise EnvironmentFault(f"{game} needs the Atari emulator: pip install '.[atari]' ({error})") from None
+        raise EnvironmentFault(f"{game} needs the Atari emulator: {install('atari')} ({error})") from None
     ALEInterface.setLoggerMode(LoggerMode.Error)
     return AtariVectorEnv(
-        game,
+        _rom(game),
         count,
         **{
             "grayscale": True,
@@ -132,3 +172,35 @@ def emulators(game: str, count: int, sticky_actions: float, full_action_set: boo
             **options,
         },
     )
+
+
+def canonical(name: str) -> str:
+    """The plain name of one of the paper's games; of another its id."""
+    if not IDS.fullmatch(name):
+        return name
+    rom = _rom(name)
+    return rom if rom in GAMES else name.removeprefix("ale_py:")
+
+
+def _rom(name: str) -> str:
+    """The game as the emulator knows it."""
+    if not IDS.fullmatch(name):
+        return name
+    try:
+        import ale_py
+    except ImportError as error:
+        raise EnvironmentFault(f"{name} needs the Atari emulator: {install('atari')} ({error})") from None
+    gym.register_envs(ale_py)
+    return str(gym.spec(name.removeprefix("ale_py:")).kwargs["game"])
+
+
+ATARI = Family(
+    knows=lambda name: name in GAMES or IDS.fullmatch(name) is not None,
+    names=lambda: list(GAMES),
+    preset=lambda _: "atari",
+    batch=lambda name, count, threads, **options: AtariBatch(name, count, threads=threads, **options),
+    options=("sticky_actions", "full_action_set", "life_loss"),
+    canonical=canonical,
+    pictures=Colour,
+    human_scores=True,
+)

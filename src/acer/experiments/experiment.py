@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from acer.envs import spaces_of
-from acer.envs.scores import GAMES
+from acer.envs.registry import preset_of
 from acer.errors import SettingsError
 from acer.experiments import catalogue, jobs, plans, runs
 from acer.experiments.plan import Job, Scale, Selection
@@ -65,7 +65,7 @@ def run(
 def with_one_precision(planned: list[Job], out: Path) -> list[Job]:
     """Runs on images all have the arithmetic of those there are, or the one that this machine does faster: each by
     itself would try it beside the others, and some would go wrong."""
-    games = [job for job in planned if job.config.env in GAMES and job.config.precision == "auto"]
+    games = [job for job in planned if preset_of(job.config.env) == "atari" and job.config.precision == "auto"]
     if not games:
         return planned
     begun = (runs.precision_of(out, job) for job in games)

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import IO, Any
 
 from acer.console import warn
-from acer.errors import SettingsError
+from acer.errors import SettingsError, install
 from acer.experiments import runs
 from acer.experiments.display import JobsDisplay
 from acer.experiments.plan import Job, from_json, to_json
@@ -158,7 +158,7 @@ def on_ray(address: str) -> Runner:
 
         from acer.homes.ray import join
     except ImportError:
-        raise SettingsError("--ray-address needs Ray: pip install '.[ray]'") from None
+        raise SettingsError(f"--ray-address needs Ray: {install('ray')}") from None
     join(address)
 
     def runner(jobs: Sequence[Job], out: Path, display: JobsDisplay) -> None:

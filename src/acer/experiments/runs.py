@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from acer import config as configuration
 from acer.config import Config
 from acer.envs.atari import FRAME_SKIP
-from acer.envs.scores import GAMES, average_over_frames
+from acer.envs.registry import family_of
+from acer.envs.scores import average_over_frames
 from acer.errors import CheckpointError, LearningFault, SettingsError, described, in_one_line
 from acer.experiments.plan import Job
 from acer.learner.metrics import METRICS, SCORE
@@ -94,7 +95,7 @@ def files_of(directory: Path, job: Job, failure: Failure | None = None) -> dict[
     """What is kept of a run in `directory`, by file name; of a failed one whatever there is, and why it failed."""
     rows, evaluations = (_rows(directory / name) for name in ("progress.csv", "eval.csv"))
     columns = list(COLUMNS)
-    if job.config.env in GAMES:
+    if family_of(job.config.env).human_scores:
         columns.append(SCORE.name)
         _add_scores(rows, _rows(directory / "episodes.csv"))
     config = directory / "config.json"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from acer.config import Config
-from acer.envs.registry import EnvMaker
-from acer.errors import SettingsError
+from acer.envs.others import EnvMaker
+from acer.errors import SettingsError, install
 from acer.homes.local import InProcess, Local
 from acer.homes.shared import WorkerProcesses
 from acer.homes.supervisor import Workers
@@ -49,7 +49,7 @@ def _on_ray(start: Start) -> Workers:
     try:
         from acer.homes.ray import RayWorkers
     except ImportError as error:
-        raise SettingsError(f"--home ray needs Ray: pip install '.[ray]' ({error})") from None
+        raise SettingsError(f"--home ray needs Ray: {install('ray')} ({error})") from None
     return RayWorkers(start.config, start.env, start.home, start.seeds, start.again)
 
 

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from acer.config import Config
 from acer.console import warn
-from acer.envs.registry import EnvMaker
+from acer.envs.others import EnvMaker
 from acer.errors import ParameterServerLost, SettingsError
 from acer.homes.local import Local
 from acer.homes.supervisor import PATIENCE, Supervisor, WorkerFailure, WorkerSpec, check_memory, packed

@@ -18,7 +18,7 @@ import numpy as np
 from acer import config as configuration
 from acer.config import Config
 from acer.console import warn
-from acer.envs.registry import EnvMaker
+from acer.envs.others import EnvMaker
 from acer.errors import (
     AcerError,
     CheckpointError,

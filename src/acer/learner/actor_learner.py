@@ -14,7 +14,7 @@ from torch import Tensor
 from acer import config as configuration
 from acer.config import Config
 from acer.envs import ActionSpec, EnvBatch, ObservationSpec, make_batch
-from acer.envs.registry import EnvMaker
+from acer.envs.others import EnvMaker
 from acer.errors import LearningFault, SettingsError
 from acer.learner import algorithms, optimizer
 from acer.learner.metrics import METRICS

@@ -7,7 +7,7 @@ from typing import Any
 from acer import config as configuration
 from acer.config import Config
 from acer.console import warn
-from acer.envs.registry import EnvMaker
+from acer.envs.others import EnvMaker
 from acer.errors import AcerError, CheckpointError
 from acer.run import store, trust
 from acer.run.directory import RunDirectory

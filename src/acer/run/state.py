@@ -11,7 +11,7 @@ from torch import Tensor
 from acer import config as configuration
 from acer.config import Config
 from acer.envs import EnvBatch, ObservationSpec, spaces_of
-from acer.envs.registry import EnvMaker
+from acer.envs.others import EnvMaker
 from acer.errors import CheckpointError, SettingsError, in_one_line
 from acer.homes.kinds import HOMES, Kind
 from acer.homes.local import Local

@@ -11,7 +11,7 @@ import torch
 
 from acer.config import Config, from_dict
 from acer.console import warn
-from acer.envs.registry import EnvMaker
+from acer.envs.others import EnvMaker
 from acer.errors import (
     FAILED,
     CheckpointError,

@@ -15,11 +15,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import NDArray
 
-from acer.config import Config, environment_options
-from acer.envs import make_one
-from acer.envs.atari import FRAME_SKIP, AtariBatch, emulators
-from acer.envs.registry import EnvMaker
-from acer.envs.scores import GAMES
+from acer.config import environment_options
+from acer.envs import EnvBatch, make_one
+from acer.envs.family import Pictures
+from acer.envs.others import EnvMaker
+from acer.envs.registry import family_of, make_batch
 from acer.errors import AcerError, EnvironmentFault, SettingsError, described
 from acer.learner.actor_learner import Agent
 from acer.machine import check_writable
@@ -40,7 +40,7 @@ def record(
         raise SettingsError(f"cannot write {output}: the ending must be .mp4 for a video or .png for a film strip")
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames only: pygame needs no screen
     check_writable(output)
-    stage = _stage(source, agent)
+    stage = stage_of(source, agent)
     returns: list[float] = []
     partial, entitled = (output.with_name(f".{output.stem}.{word}.mp4") for word in ("partial", "entitled"))
     try:
@@ -60,9 +60,12 @@ def record(
     return returns
 
 
-def _stage(source: str | EnvMaker, agent: Agent) -> "Stage":
-    if isinstance(source, str) and source in GAMES:
-        return _Game(dataclasses.replace(agent.config, env=source))
+def stage_of(source: str | EnvMaker, agent: Agent) -> "Stage":
+    """What is filmed: the environment's own rendering, or its family's pictures of it."""
+    pictures = family_of(source).pictures
+    if pictures is not None:
+        options = environment_options(dataclasses.replace(agent.config, env=str(source)))
+        return Shown(make_batch(source, 1, **options), pictures(source, **options))
     try:
         return _Rendered(make_one(source, render_mode="rgb_array"), agent)
     except EnvironmentFault as error:
@@ -141,43 +144,25 @@ class _Rendered:
         self.env.close()
 
 
-class _Game:
-    """An Atari game in colour: a second emulator with the same seed and actions shows every frame, also those that
-    the agent skips."""
+class Shown:
+    """An environment that does not render itself, and another that shows what it does."""
 
-    fps = 60.0
-
-    def __init__(self, config: Config) -> None:
-        options = environment_options(config)
-        self.batch = AtariBatch(config.env, 1, **options)
-        self.colour = emulators(
-            config.env, 1, config.sticky_actions, config.full_action_set,
-            grayscale=False, img_height=210, img_width=160, stack_num=1, frameskip=1, maxpool=False,
-        )  # fmt: skip
+    def __init__(self, batch: EnvBatch, pictures: Pictures) -> None:
+        self.batch, self.pictures = batch, pictures
+        self.fps = pictures.fps
 
     def reset(self, seed: int) -> tuple[NDArray[Any], list[NDArray[np.uint8]]]:
-        raw, _ = self.colour.reset(seed=np.array([seed]))
-        return self.batch.reset([seed]), [_enlarged(raw)]
+        frames = self.pictures.reset(seed)
+        return self.batch.reset([seed]), frames
 
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, list[NDArray[np.uint8]]]:
-        frames = []
-        for _ in range(FRAME_SKIP):
-            raw, _, terminated, truncated, _ = self.colour.step(action)
-            frames.append(_enlarged(raw))
-            if terminated[0] or truncated[0]:
-                break
+        frames = self.pictures.step(action)
         step = self.batch.step(action)
         return step.observations, float(step.rewards[0]), bool(step.ends_episode[0]), frames
 
     def close(self) -> None:
         self.batch.close()
-        self.colour.close()
-
-
-def _enlarged(raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The only frame of the only emulator, three times as large each way."""
-    enlarged: NDArray[np.uint8] = raw[0, 0].repeat(3, axis=0).repeat(3, axis=1)
-    return enlarged
+        self.pictures.close()
 
 
 def _play(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from acer.envs.control import TASKS
+from acer.envs.tasks import TASKS
 from acer.experiments import figures, summaries
 from acer.experiments.plan import Plan
 from acer.experiments.random_search import CONTROL_SIZES, configure
