@@ -32,7 +32,7 @@ def fill(learner: Any, rng: np.random.Generator) -> float:
     uniform = np.full((learner.config.environments, actions), -np.log(actions), np.float32)
     adding = 0.0
     while learner.replay.added < 1.1 * learner.replay.slots:
-        trajectory, _ = learner.rollout.collect(lambda x: (rng.integers(actions, size=len(x)), uniform))
+        trajectory, _ = learner.rollout.collect(lambda x, masks: (rng.integers(actions, size=len(x)), uniform))
         began = time.perf_counter()
         learner.replay.add(trajectory)
         adding += time.perf_counter() - began

@@ -113,10 +113,69 @@ class Unbounded(Target):
         self.action_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 
 
-class MultiAction(Target):
+class TupleAction(Target):
     def __init__(self) -> None:
         super().__init__()
-        self.action_space = spaces.MultiDiscrete([2, 3])
+        self.action_space = spaces.Tuple((spaces.Discrete(2), spaces.Discrete(3)))
+
+
+class Dials(gym.Env[Any, Any]):
+    """Ten steps; each shows where to turn every dial, and pays the share of those that are right. Best: 10."""
+
+    def __init__(self, sizes: tuple[int, ...] = (3, 4, 2), binary: bool = False) -> None:
+        self.sizes = np.array(sizes)
+        self.action_space = spaces.MultiBinary(len(sizes)) if binary else spaces.MultiDiscrete(sizes)
+        self.observation_space = spaces.MultiDiscrete(sizes)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps = 0
+        self.shown = self.np_random.integers(self.sizes)
+        return self.shown, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), action
+        reward = float((action == self.shown).mean())
+        self.steps += 1
+        self.shown = self.np_random.integers(self.sizes)
+        return self.shown, reward, self.steps == 10, False, {}
+
+
+class Market(gym.Env[Any, Any]):
+    """Ten steps; each shows what the goods of every stall pay, and which are sold out: to ask for one of those is an
+    error. They would pay best. Best by a policy: `best`, the most of what there is."""
+
+    def __init__(self, stalls: tuple[int, ...] = (5,)) -> None:
+        self.stalls = stalls
+        self.action_space = spaces.Discrete(stalls[0]) if len(stalls) == 1 else spaces.MultiDiscrete(stalls)
+        self.observation_space = spaces.Box(0, 2, (2 * sum(stalls),), np.float32)
+        self.best = 0.0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps, self.best = 0, 0.0
+        return self._open(), {}
+
+    def action_masks(self) -> Any:
+        return self.there
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        ends = np.cumsum(self.stalls)
+        chosen = np.atleast_1d(action) + ends - self.stalls
+        assert self.there[chosen].all(), f"{action} is sold out"
+        reward = float(self.pays[chosen].sum())
+        self.steps += 1
+        self.best += float(sum(part.max() for part in np.split(np.where(self.there, self.pays, 0), ends[:-1])))
+        over = self.steps == 10
+        return self._open(), reward, over, False, {"best": self.best} if over else {}
+
+    def _open(self) -> Any:
+        count = sum(self.stalls)
+        self.there = self.np_random.random(count) < 0.6
+        for start, size in zip(np.cumsum((0, *self.stalls)), self.stalls, strict=False):
+            self.there[start + self.np_random.integers(size)] = True
+        self.pays = np.where(self.there, 0.0, 1.0) + self.np_random.random(count)
+        return np.concatenate((self.pays, self.there)).astype(np.float32)
 
 
 class TextObservation(Target):

@@ -15,9 +15,10 @@ from acer.envs import EnvBatch
 from acer.homes.local import Local
 from acer.learner import algorithms
 from acer.learner.distributions import Distribution
+from acer.learner.gaussian import LearntGaussian
 from acer.learner.networks import Architecture, Network, Policy
 from acer.learner.parameters import Constants
-from acer.learner.rollout import Rollout
+from acer.learner.rollout import FIELDS, Rollout
 from acer.learner.update import Batch, Method, update
 
 Arrays = dict[str, NDArray[Any]]
@@ -61,7 +62,9 @@ def architecture(config: Config, f: Distribution, observation: int = 3) -> Archi
         observation=(observation,),
         pixels=False,
         outputs=f.outputs,
-        action_dimensions=f.dimensions,
+        action_dimensions=f.inputs,
+        choices=f.choices,
+        free_outputs=f.dimensions if isinstance(f, LearntGaussian) and f.free else 0,
         critic=algorithms.critic_kind(config, f),
         hidden=config.hidden,
         advantage_hidden=config.advantage_hidden,
@@ -85,13 +88,18 @@ def random_batch(
 
 def step_of(batch: Batch, t: int, b: int) -> Batch:
     """One step of one of the batch's trajectories, alone."""
-    parts = {name: value[t : t + 1, b : b + 1] for name, value in vars(batch).items()}
-    return Batch(**{**parts, "observations": batch.observations[t : t + 2, b : b + 1]})
+    return Batch(
+        **{
+            name: value[t : t + (2 if name in ("observations", "masks") else 1), b : b + 1]
+            for name, value in vars(batch).items()
+            if value is not None
+        }
+    )
 
 
 def trajectory_of(batch: Batch, b: int) -> Batch:
     """One of the batch's trajectories, alone."""
-    return Batch(**{name: value[:, b : b + 1] for name, value in vars(batch).items()})
+    return batch.select(slice(b, b + 1))
 
 
 class Counter(gym.Env[NDArray[np.float32], int]):
@@ -128,7 +136,7 @@ def counting_rollout(length: int, *, k: int, truncates: bool, gamma: float = 0.5
 def always(action: int) -> Any:
     """A policy of two actions that stores even odds and takes `action`."""
 
-    def act(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    def act(x: NDArray[Any], masks: NDArray[np.bool_] | None) -> tuple[NDArray[Any], NDArray[np.float32]]:
         return np.full(len(x), action), np.full((len(x), 2), np.log(0.5), np.float32)
 
     return act
@@ -138,5 +146,5 @@ def trajectories(rollout: Rollout) -> Iterator[dict[str, Tensor]]:
     """One trajectory after another, as float64 tensors [T] of the rollout's only environment."""
     while True:
         trajectory, _ = rollout.collect(always(0))
-        columns = {name: torch.from_numpy(value[:, 0].copy()) for name, value in vars(trajectory).items()}
+        columns = {name: torch.from_numpy(getattr(trajectory, name)[:, 0].copy()) for name in FIELDS}
         yield {name: value.double() if value.is_floating_point() else value for name, value in columns.items()}

@@ -12,9 +12,12 @@ digits: 1/π and 1 − π of a nearly deterministic policy have more than float6
 All gradients are for *ascent*, summed over one trajectory. `mean_gradient` takes the mean over trajectories.
 """
 
+import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +37,9 @@ class Trajectory:
     r: Array  # [k]
     discount: Array  # [k]
     live: NDArray[np.bool_]  # [k]
-    mu: Array  # probabilities [k, A], or means [k, d]
-    noise: Array  # standard normal, for a' and u_1 … u_n: [1 + n, k, d]; not used for discrete actions
+    mu: Array  # φ of μ [k, n]: probabilities, or means and what else a Gaussian has
+    noise: Array  # standard, for a' and u_1 … u_n: [1 + n, k, d]; not used where actions are listed
+    legal: NDArray[np.bool_]  # choices [k+1, n]; True for everything where nothing is masked
 
     @property
     def k(self) -> int:
@@ -103,6 +107,8 @@ class State:
         self.net, self.x = net, x
         self.policy_trail = net.torso("policy.torso", x)
         self.output = net.linear("policy.head", self.policy_trail[-1])
+        if "policy.free" in net.theta:
+            self.output = np.concatenate((self.output, net.theta["policy.free"]))
         self.critic_torso = "policy.torso" if shared_torso else "critic_torso"
         self.critic_trail = self.policy_trail if shared_torso else net.torso("critic_torso", x)
 
@@ -116,6 +122,9 @@ class State:
     def policy_back(self, message: Array) -> None:
         """dθ ← dθ + ∂output/∂θ message."""
         features = self.policy_trail[-1]
+        if "policy.free" in self.net.theta:
+            message, free = np.split(message, [-len(self.net.theta["policy.free"])])
+            self.net.d_theta["policy.free"] += free
         self.net.torso_back("policy.torso", self.policy_trail, self.net.linear_back("policy.head", features, message))
 
     def q_back(self, message: Array) -> None:
@@ -138,7 +147,8 @@ class State:
 def average_output(average: Parameters, x: Array, activation: str) -> Array:
     """Output of the average policy network, whose names lack the prefix `policy.`."""
     net = Network(average, activation)
-    return net.linear("head", net.torso("torso", x)[-1])
+    output = net.linear("head", net.torso("torso", x)[-1])
+    return np.concatenate((output, average["free"])) if "free" in average else output
 
 
 # ------------------------------------------------------------------------------------- distributions f
@@ -152,45 +162,175 @@ def digits(values: Array) -> Digits:
     return np.array([Decimal(float(value)) for value in values], object)
 
 
-def softmax(output: Array) -> Digits:
-    e = np.array([value.exp() for value in digits(output)], object)
-    return e / e.sum()
+class Choices:
+    """One choice or several at once; φ is the probabilities of all parts, one part after the other, 0 where a choice is
+    illegal. `statistic` says in which coordinates gradients are."""
+
+    number = Decimal
+
+    def __init__(self, sizes: tuple[int, ...], statistic: str) -> None:
+        self.sizes, self.statistic = sizes, statistic
+        self.starts = [sum(sizes[:i]) for i in range(len(sizes))]
+
+    def parts(self, vector: Any) -> list[Any]:
+        return [vector[start : start + size] for start, size in zip(self.starts, self.sizes, strict=True)]
+
+    def phi(self, output: Array, legal: NDArray[np.bool_]) -> Digits:
+        """Softmax over the legal choices of each part."""
+        result = []
+        for y, allowed in zip(self.parts(output), self.parts(legal), strict=True):
+            e = [Decimal(float(value)).exp() if ok else Decimal(0) for value, ok in zip(y, allowed, strict=True)]
+            result += [value / sum(e) for value in e]
+        return np.array(result, object)
+
+    def of_mu(self, mu: Array) -> Digits:
+        return digits(mu)
+
+    def places(self, a: Any) -> list[int]:
+        """Where in φ the choices of an action are."""
+        return [start + int(choice) for start, choice in zip(self.starts, np.atleast_1d(a), strict=True)]
+
+    def listed(self) -> list[tuple[int, ...]]:
+        return list(itertools.product(*(range(size) for size in self.sizes)))
+
+    def density(self, phi: Digits, a: Any) -> Decimal:
+        return Decimal(math.prod(phi[place] for place in self.places(a)))
+
+    def sample(self, phi: Digits, noise: Array) -> Array:
+        """The first choice of each part at which the cumulative probability exceeds the noise."""
+        choices = []
+        for pi, u in zip(self.parts(phi), noise, strict=True):
+            passed = [total > Decimal(float(u)) for total in itertools.accumulate(pi)]
+            choices.append(passed.index(True))
+        return np.array(choices, np.float64)
+
+    def encode(self, a: Array) -> Array:
+        one_hot = np.zeros(sum(self.sizes))
+        one_hot[self.places(a)] = 1
+        return one_hot
+
+    def score(self, phi: Digits, a: Any) -> Digits:
+        """∇_φ log f(a|φ), of an action that is legal."""
+        e = digits(self.encode(a))
+        if self.statistic == "logits":
+            return e - phi
+        return np.array([at / p if p else p for at, p in zip(e, phi, strict=True)], object)
+
+    def kl_gradient(self, phi_a: Digits, phi: Digits) -> Digits:
+        """∇_φ Σ_a π_a(a) log (π_a(a) / π(a)), over the legal choices of every part."""
+        if self.statistic == "logits":
+            return phi - phi_a
+        return np.array([-p_a / p if p else p for p_a, p in zip(phi_a, phi, strict=True)], object)
+
+    def entropy_gradient(self, phi: Digits) -> Digits:
+        """∇_φ (−Σ_a π(a) log π(a)), over the legal choices of every part."""
+        result = []
+        for pi in self.parts(phi):
+            entropy = -sum(p * p.ln() for p in pi if p)
+            for p in pi:
+                of_probability = -p.ln() - 1 if p else p
+                result.append(-p * (p.ln() + entropy) if self.statistic == "logits" and p else of_probability)
+        return np.array(result, object)
+
+    def back(self, phi: Digits, output: Array, z: Digits) -> Array:
+        """∂φ/∂output z, in digits that float64 has."""
+        if self.statistic == "logits":
+            return z.astype(np.float64)
+        backs = [(np.diag(pi) - np.outer(pi, pi)) @ z_i for pi, z_i in zip(self.parts(phi), self.parts(z), strict=True)]
+        return np.concatenate(backs).astype(np.float64)
 
 
-def categorical_score(statistic: str, pi: Digits, a: int) -> Digits:
-    """∇_φ log f(a|φ)."""
-    e = digits(np.eye(len(pi))[a])
-    return e - pi if statistic == "logits" else e / pi
+class FixedGaussian:
+    """φ is the mean."""
+
+    number = float
+
+    def __init__(self, sigma: float, bounded: bool) -> None:
+        self.sigma, self.bounded = sigma, bounded
+
+    def phi(self, output: Array, legal: NDArray[np.bool_]) -> Array:
+        return np.tanh(output) if self.bounded else output
+
+    def of_mu(self, mu: Array) -> Array:
+        return mu
+
+    def density(self, mean: Array, a: Array) -> float:
+        sigma = self.sigma
+        return float(np.prod(np.exp(-0.5 * ((a - mean) / sigma) ** 2) / (sigma * np.sqrt(2 * np.pi))))
+
+    def sample(self, mean: Array, noise: Array) -> Array:
+        return mean + self.sigma * noise
+
+    def encode(self, a: Array) -> Array:
+        return a
+
+    def score(self, mean: Array, a: Array) -> Array:
+        return (a - mean) / self.sigma**2
+
+    def kl_gradient(self, mean_a: Array, mean: Array) -> Array:
+        return (mean - mean_a) / self.sigma**2
+
+    def entropy_gradient(self, mean: Array) -> Array:
+        return np.zeros_like(mean)
+
+    def back(self, mean: Array, output: Array, z: Array) -> Array:
+        return z / np.cosh(output) ** 2 if self.bounded else z
 
 
-def categorical_kl_gradient(statistic: str, pi_a: Digits, pi: Digits) -> Digits:
-    """∇_φ Σ_a π_a(a) log (π_a(a) / π(a))."""
-    return pi - pi_a if statistic == "logits" else -pi_a / pi
+class LearntGaussian:
+    """φ is the means, then the logarithms of the deviations: log σ_0 + log 10 tanh(y / log 10) of the output's y."""
+
+    number = float
+
+    def __init__(self, sigma: float, bounded: bool) -> None:
+        self.sigma, self.bounded = sigma, bounded
+
+    def phi(self, output: Array, legal: NDArray[np.bool_]) -> Array:
+        d = len(output) // 2
+        mean = np.tanh(output[:d]) if self.bounded else output[:d]
+        return np.concatenate((mean, np.log(self.sigma) + np.log(10) * np.tanh(output[d:] / np.log(10))))
+
+    def of_mu(self, mu: Array) -> Array:
+        return mu
+
+    def split(self, phi: Array) -> tuple[Array, Array]:
+        """Mean and σ."""
+        d = len(phi) // 2
+        return phi[:d], np.exp(phi[d:])
+
+    def density(self, phi: Array, a: Array) -> float:
+        mean, sigma = self.split(phi)
+        return float(np.prod(np.exp(-0.5 * ((a - mean) / sigma) ** 2) / (sigma * np.sqrt(2 * np.pi))))
+
+    def sample(self, phi: Array, noise: Array) -> Array:
+        mean, sigma = self.split(phi)
+        return mean + sigma * noise
+
+    def encode(self, a: Array) -> Array:
+        return a
+
+    def score(self, phi: Array, a: Array) -> Array:
+        mean, sigma = self.split(phi)
+        return np.concatenate(((a - mean) / sigma**2, (a - mean) ** 2 / sigma**2 - 1))
+
+    def kl_gradient(self, phi_a: Array, phi: Array) -> Array:
+        """∇ of Σ log(σ/σ_a) + (σ_a² + (m_a − m)²) / 2σ² − ½, by m and by log σ."""
+        (mean_a, sigma_a), (mean, sigma) = self.split(phi_a), self.split(phi)
+        of_log = 1 - (sigma_a**2 + (mean_a - mean) ** 2) / sigma**2
+        return np.concatenate(((mean - mean_a) / sigma**2, of_log))
+
+    def entropy_gradient(self, phi: Array) -> Array:
+        """Of Σ log σ + constant."""
+        d = len(phi) // 2
+        return np.concatenate((np.zeros(d), np.ones(d)))
+
+    def back(self, phi: Array, output: Array, z: Array) -> Array:
+        d = len(phi) // 2
+        of_mean = z[:d] / np.cosh(output[:d]) ** 2 if self.bounded else z[:d]
+        return np.concatenate((of_mean, z[d:] / np.cosh(output[d:] / np.log(10)) ** 2))
 
 
-def categorical_entropy_gradient(statistic: str, pi: Digits) -> Digits:
-    """∇_φ (−Σ_a π(a) log π(a))."""
-    log = np.array([p.ln() for p in pi], object)
-    entropy = -sum(pi * log)
-    return -pi * (log + entropy) if statistic == "logits" else -log - 1
-
-
-def categorical_back(statistic: str, pi: Digits, z: Digits) -> Array:
-    """∂φ/∂output z, in digits that float64 has."""
-    jacobian = np.diag(pi) - np.outer(pi, pi)
-    return (z if statistic == "logits" else jacobian @ z).astype(np.float64)
-
-
-def gaussian_density(mean: Array, sigma: float, a: Array) -> float:
-    return float(np.prod(np.exp(-0.5 * ((a - mean) / sigma) ** 2) / (sigma * np.sqrt(2 * np.pi))))
-
-
-def gaussian_score(mean: Array, sigma: float, a: Array) -> Array:
-    return (a - mean) / sigma**2
-
-
-def gaussian_kl_gradient(mean_a: Array, mean: Array, sigma: float) -> Array:
-    return (mean - mean_a) / sigma**2
+Policy = Choices | FixedGaussian | LearntGaussian
 
 
 # ------------------------------------------------------------------ what the algorithms have in common
@@ -241,48 +381,54 @@ def carries(settings: Config, d: int, continuous: bool) -> tuple[Carry, Carry]:
 # ----------------------------------------------------------------------------------------- Algorithm 2
 
 
-def acer_discrete(net: Network, average: Parameters, settings: Config, tau: Trajectory) -> None:
+def acer_discrete(net: Network, average: Parameters, settings: Config, f: Choices, tau: Trajectory) -> None:
     """Algorithm 2 on one trajectory, from "for i ∈ {0, …, k}" to the end of the second loop."""
-    statistic, c = settings.statistic, Decimal(settings.truncation)
-    states, pi, pi_a, q = [], [], [], []
+    c, listed = Decimal(settings.truncation), f.listed()
+    states, phi, phi_a, q = [], [], [], []
     for i in range(tau.k + 1):
         states.append(State(net, tau.x[i], settings.shared_torso))
-        pi.append(softmax(states[i].output))
-        pi_a.append(softmax(average_output(average, tau.x[i], settings.activation)))
+        phi.append(f.phi(states[i].output, tau.legal[i]))
+        phi_a.append(f.phi(average_output(average, tau.x[i], settings.activation), tau.legal[i]))
         q.append(net.linear("q_head", states[i].features))
     carry, _ = carries(settings, d=1, continuous=False)
 
-    q_ret = float(sum(digits(q[tau.k]) * pi[tau.k]))
+    def state_value(i: int) -> Decimal:
+        return Decimal(sum(Decimal(float(q[i][n])) * f.density(phi[i], b) for n, b in enumerate(listed)))
+
+    q_ret = float(state_value(tau.k))
     for i in reversed(range(tau.k)):
-        q_i = digits(q[i])
-        v = sum(q_i * pi[i])
+        v = state_value(i)
         if not tau.live[i]:
             q_ret = float(v)
             continue
-        a = int(tau.a[i])
-        rho = pi[i] / digits(tau.mu[i])
+        a = tuple(int(choice) for choice in np.atleast_1d(tau.a[i]))
+        taken, mu = listed.index(a), f.of_mu(tau.mu[i])
+        rho = f.density(phi[i], a) / f.density(mu, a)
         q_ret = tau.r[i] + tau.discount[i] * q_ret
 
-        g = min(c, rho[a]) * categorical_score(statistic, pi[i], a) * (Decimal(float(q_ret)) - v)
-        for b in range(len(rho)):
-            g = g + max(0, 1 - c / rho[b]) * pi[i][b] * categorical_score(statistic, pi[i], b) * (q_i[b] - v)
-        g = g + Decimal(settings.entropy_weight) * categorical_entropy_gradient(statistic, pi[i])
-        k = categorical_kl_gradient(statistic, pi_a[i], pi[i])
-        states[i].policy_back(categorical_back(statistic, pi[i], constrained(settings, g, k)))
+        g = min(c, rho) * f.score(phi[i], a) * (Decimal(float(q_ret)) - v)
+        for n, b in enumerate(listed):
+            pi_b = f.density(phi[i], b)
+            if pi_b:  # of the legal actions
+                weight = max(0, 1 - c / (pi_b / f.density(mu, b))) * pi_b
+                g = g + weight * f.score(phi[i], b) * (Decimal(float(q[i][n])) - v)
+        g = g + Decimal(settings.entropy_weight) * f.entropy_gradient(phi[i])
+        k = f.kl_gradient(phi_a[i], phi[i])
+        states[i].policy_back(f.back(phi[i], states[i].output, constrained(settings, g, k)))
 
         message = np.zeros_like(q[i])
-        message[a] = settings.critic_weight * (q_ret - q[i][a])
+        message[taken] = settings.critic_weight * (q_ret - q[i][taken])
         states[i].q_back(message)
 
-        q_ret = carry(q_ret, q[i][a], float(v), float(rho[a]), float(pi[i][a]))
+        q_ret = carry(q_ret, q[i][taken], float(v), float(rho), float(f.density(phi[i], a)))
 
 
 # ----------------------------------------------------------------------------------------- Algorithm 3
 
 
-def acer_continuous(net: Network, average: Parameters, settings: Config, tau: Trajectory) -> None:
+def acer_continuous(net: Network, average: Parameters, settings: Config, f: Policy, tau: Trajectory) -> None:
     """Algorithm 3 on one trajectory; with `no-sdn`, V and Q by separate networks (Appendix E.4)."""
-    sigma, c, n, separate = settings.sigma, settings.truncation, settings.sdn_samples, settings.algo == "no-sdn"
+    c, n, separate = settings.truncation, settings.sdn_samples, settings.algo == "no-sdn"
     d = tau.a.shape[1]
     states = [State(net, x, settings.shared_torso) for x in tau.x]
     v = [state.v() for state in states]
@@ -294,43 +440,45 @@ def acer_continuous(net: Network, average: Parameters, settings: Config, tau: Tr
             q_ret = q_opc = v[i]
             continue
         state, a = states[i], tau.a[i]
-        phi = state.output
-        phi_a = average_output(average, tau.x[i], settings.activation)
-        sampled = phi + sigma * tau.noise[0, i]
-        rho = gaussian_density(phi, sigma, a) / gaussian_density(tau.mu[i], sigma, a)
-        rho_sampled = gaussian_density(phi, sigma, sampled) / gaussian_density(tau.mu[i], sigma, sampled)
+        phi = f.phi(state.output, tau.legal[i])
+        phi_a = f.phi(average_output(average, tau.x[i], settings.activation), tau.legal[i])
+        mu = f.of_mu(tau.mu[i])
+        sampled = f.sample(phi, tau.noise[0, i])
+        rho = float(f.density(phi, a) / f.density(mu, a))
+        rho_sampled = float(f.density(phi, sampled) / f.density(mu, sampled))
         if separate:
             q_trail = net.torso("q_torso", tau.x[i])
-            q, hidden = net.action_head("q_action_head", q_trail[-1], a)
-            q_sampled, _ = net.action_head("q_action_head", q_trail[-1], sampled)
+            q, hidden = net.action_head("q_action_head", q_trail[-1], f.encode(a))
+            q_sampled, _ = net.action_head("q_action_head", q_trail[-1], f.encode(sampled))
         else:
-            u = [phi + sigma * tau.noise[1 + j, i] for j in range(n)]
-            baseline = sum(net.action_head("advantage_head", state.features, u_j)[0] for u_j in u) / n
-            q = v[i] + net.action_head("advantage_head", state.features, a)[0] - baseline
-            q_sampled = v[i] + net.action_head("advantage_head", state.features, sampled)[0] - baseline
+            u = [f.sample(phi, tau.noise[1 + j, i]) for j in range(n)]
+            baseline = sum(net.action_head("advantage_head", state.features, f.encode(u_j))[0] for u_j in u) / n
+            q = v[i] + net.action_head("advantage_head", state.features, f.encode(a))[0] - baseline
+            q_sampled = v[i] + net.action_head("advantage_head", state.features, f.encode(sampled))[0] - baseline
 
         q_ret = tau.r[i] + tau.discount[i] * q_ret
         q_opc = tau.r[i] + tau.discount[i] * q_opc
 
-        g = min(c, rho) * gaussian_score(phi, sigma, a) * (q_opc - v[i])
-        g = g + max(0, 1 - c / rho_sampled) * (q_sampled - v[i]) * gaussian_score(phi, sigma, sampled)
-        k = gaussian_kl_gradient(phi_a, phi, sigma)
-        state.policy_back(constrained(settings, g, k))
+        g = f.number(min(c, rho) * (q_opc - v[i])) * f.score(phi, a)
+        g = g + f.number(max(0, 1 - c / rho_sampled) * (q_sampled - v[i])) * f.score(phi, sampled)
+        g = g + f.number(settings.entropy_weight) * f.entropy_gradient(phi)
+        k = f.kl_gradient(phi_a, phi)
+        state.policy_back(f.back(phi, state.output, constrained(settings, g, k)))
 
         error = settings.critic_weight * (q_ret - q)
         if separate:
-            back = net.action_head_back("q_action_head", q_trail[-1], a, hidden, error)
+            back = net.action_head_back("q_action_head", q_trail[-1], f.encode(a), hidden, error)
             net.torso_back("q_torso", q_trail, back)
             state.v_back(settings.critic_weight * rho * (q_ret - v[i]))
         else:
             state.v_back(error)  # ∇Q̃ = ∇V + ∇A(a) − (1/n) Σ_j ∇A(u_j)
-            state.advantage_back(a, error)
+            state.advantage_back(f.encode(a), error)
             for u_j in u:
-                state.advantage_back(u_j, -error / n)
+                state.advantage_back(f.encode(u_j), -error / n)
             v_target = min(1, rho) * (q_ret - q) + v[i]  # Equation 14
             state.v_back(settings.critic_weight * (v_target - v[i]))
 
-        density = gaussian_density(phi, sigma, a)
+        density = float(f.density(phi, a))
         q_ret = carry_ret(q_ret, q, v[i], rho, density)
         q_opc = carry_opc(q_opc, q, v[i], rho, density)
 
@@ -338,19 +486,15 @@ def acer_continuous(net: Network, average: Parameters, settings: Config, tau: Tr
 # ------------------------------------------------------------------------- A3C (Equation 2), TIS (E.2)
 
 
-def actor_critic(net: Network, average: Parameters, settings: Config, tau: Trajectory) -> None:
+def actor_critic(net: Network, average: Parameters, settings: Config, f: Policy, tau: Trajectory) -> None:
     """k-step returns with a V baseline; TIS weighs each by min{5, Π ρ} over the steps whose rewards it counts."""
-    continuous, truncated = tau.a.ndim == 2, settings.algo in ("tis", "trust-tis")
-    statistic, sigma = settings.statistic, settings.sigma
+    truncated = settings.algo in ("tis", "trust-tis")
     states = [State(net, x, settings.shared_torso) for x in tau.x]
-
-    rho = np.zeros(tau.k)
+    phi = [f.phi(state.output, legal) for state, legal in zip(states, tau.legal, strict=True)]
+    rho = np.ones(tau.k)
     for i in range(tau.k):
-        phi, a = states[i].output, tau.a[i]
-        if continuous:
-            rho[i] = gaussian_density(phi, sigma, a) / gaussian_density(tau.mu[i], sigma, a)
-        else:
-            rho[i] = float(softmax(phi)[a]) / tau.mu[i][a]
+        if tau.live[i]:
+            rho[i] = float(f.density(phi[i], tau.a[i]) / f.density(f.of_mu(tau.mu[i]), tau.a[i]))
 
     ret = states[tau.k].v()
     for i in reversed(range(tau.k)):
@@ -369,41 +513,35 @@ def actor_critic(net: Network, average: Parameters, settings: Config, tau: Traje
             weight = min(settings.tis_bound, weight)
         error = weight * (ret - v)
 
-        phi_a = average_output(average, tau.x[i], settings.activation)
-        if continuous:
-            phi = state.output
-            g = error * gaussian_score(phi, sigma, a)
-            z = constrained(settings, g, gaussian_kl_gradient(phi_a, phi, sigma))
-        else:
-            pi, pi_a = softmax(state.output), softmax(phi_a)
-            g = Decimal(float(error)) * categorical_score(statistic, pi, int(a))
-            g = g + Decimal(settings.entropy_weight) * categorical_entropy_gradient(statistic, pi)
-            k = categorical_kl_gradient(statistic, pi_a, pi)
-            z = categorical_back(statistic, pi, constrained(settings, g, k))
-        state.policy_back(z)
+        g = f.number(float(error)) * f.score(phi[i], a)
+        g = g + f.number(settings.entropy_weight) * f.entropy_gradient(phi[i])
+        k = f.kl_gradient(f.phi(average_output(average, tau.x[i], settings.activation), tau.legal[i]), phi[i])
+        state.policy_back(f.back(phi[i], state.output, constrained(settings, g, k)))
         state.v_back(settings.critic_weight * error)
 
 
 def mean_gradient(
-    parameters: Parameters, average: Parameters, settings: Config, trajectories: list[Trajectory]
+    parameters: Parameters,
+    average: Parameters,
+    settings: Config,
+    f: Policy,
+    listed: bool,
+    trajectories: list[Trajectory],
 ) -> Parameters:
-    """dθ and dθ_v, for ascent: summed over the steps of each trajectory, mean over trajectories."""
-    with localcontext(prec=DIGITS):
-        return _mean_gradient(parameters, average, settings, trajectories)
+    """dθ and dθ_v, for ascent: summed over the steps of each trajectory, mean over trajectories.
 
-
-def _mean_gradient(
-    parameters: Parameters, average: Parameters, settings: Config, trajectories: list[Trajectory]
-) -> Parameters:
+    listed: whether there is a Q for every action, as in Algorithm 2.
+    """
     total = {name: np.zeros_like(value) for name, value in parameters.items()}
     for tau in trajectories:
         net = Network(parameters, settings.activation)
-        if settings.algo in ("a3c", "trust-a3c", "tis", "trust-tis"):
-            actor_critic(net, average, settings, tau)
-        elif tau.a.ndim == 2:
-            acer_continuous(net, average, settings, tau)
-        else:
-            acer_discrete(net, average, settings, tau)
+        with localcontext(prec=DIGITS):
+            if settings.algo in ("a3c", "trust-a3c", "tis", "trust-tis"):
+                actor_critic(net, average, settings, f, tau)
+            elif listed:
+                acer_discrete(net, average, settings, f, tau)
+            else:
+                acer_continuous(net, average, settings, f, tau)
         for name, value in net.d_theta.items():
             total[name] += value / len(trajectories)
     return total

@@ -41,7 +41,7 @@ def play(batch, steps, seeds=None, rng=None, on_step=None):
 def random_act(batch, seed=0):
     rng = np.random.default_rng(seed)
     statistics = np.zeros((batch.count, batch.action.size), np.float32)
-    return lambda x: (rng.integers(batch.action.size, size=batch.count), statistics)
+    return lambda x, masks: (rng.integers(batch.action.size, size=batch.count), statistics)
 
 
 # ------------------------------------------------------------------ names

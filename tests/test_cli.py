@@ -315,7 +315,7 @@ MISTAKES = [
     (["train", "CartPole-v1", "--hidden", "1000000", "100000000"], "the networks do not fit in memory"),
     (["train", "environments:Corrido"], "did you mean Corridor"),
     (["train", "environments:Failing"], "no licence for this simulator"),
-    (["train", "environments:MultiAction"], "acer needs Discrete or a bounded Box"),
+    (["train", "environments:TupleAction"], "acer needs Discrete, MultiDiscrete, MultiBinary or a bounded Box"),
     (["train", "environments:Unbounded"], "no finite bounds"),
     (["train", "environments:TextObservation"], "observation space"),
     (["train", "environments:NanAtReset"], "NaN or infinity at step 0"),

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from acer.learner.distributions import Categorical, Gaussian, Statistic
+from acer.learner.categorical import Categorical, Statistic
+from acer.learner.gaussian import Gaussian
 
 STATISTICS: list[Statistic] = ["logits", "probabilities"]
 

@@ -192,7 +192,7 @@ def test_episodes_that_can_be_played_again_are_where_they_were():
         return Rollout(EnvBatch.of([HalfMoody] * 4, "half", workers=False), 7, 0.99, seeds)
 
     rollout = make([2, 3, 4, 5])
-    rollout.collect(lambda x: (np.zeros(4, np.int64), np.zeros((4, 2), np.float32)))
+    rollout.collect(lambda x, masks: (np.zeros(4, np.int64), np.zeros((4, 2), np.float32)))
     saved = {name: array.copy() for name, array in rollout.state().items()}
     other = make([8, 8, 8, 8])
     assert other.restore(saved) == [1, 3]

@@ -20,7 +20,8 @@ from acer.homes.local import Local
 from acer.learner import actor_learner as updates
 from acer.learner import algorithms, gradients, returns, trust_region
 from acer.learner.actor_learner import ActorLearner, Agent
-from acer.learner.distributions import Categorical, Gaussian, Statistic
+from acer.learner.categorical import Categorical, MultiCategorical, Statistic
+from acer.learner.gaussian import Gaussian
 from acer.learner.update import Batch, Estimate, Method
 from helpers import (
     Arrays,
@@ -233,6 +234,38 @@ def test_ratio_is_joint_over_the_actions_dimensions() -> None:
     torch.testing.assert_close(g, math.e * (actions - phi))
     bounded = gradients.acer(f, phi, actions, log_rho, zero, one, expected, c=2.0)
     torch.testing.assert_close(bounded, 2 * (actions - phi))
+
+
+def test_ratio_is_joint_over_the_parts_of_an_action() -> None:
+    """ρ = 2 · 1.5 = 3 in two parts: one weight for the score of both, neither 2 for the one and 1.5 for the other, nor
+    their mean; and the correction is of joint actions too."""
+    f = MultiCategorical((2, 2))
+    phi, mu = tensor(0.5, 0.5, 0.75, 0.25).log(), tensor(0.25, 0.75, 0.5, 0.5).log()
+    actions, zero, one = torch.tensor([0, 0]), tensor(0).squeeze(), tensor(1).squeeze()
+    log_rho = f.log_prob(phi, actions) - f.log_prob(mu, actions)
+    assert float(log_rho.exp()) == pytest.approx(3)
+    nothing = gradients.exactly(f, phi, mu, torch.zeros(4, dtype=torch.float64))
+    g = gradients.acer(f, phi, actions, log_rho, zero, one, nothing, c=10.0)
+    torch.testing.assert_close(g, 3 * tensor(0.5, -0.5, 0.25, -0.25))
+    # ρ is 3, 1, 1 and ⅓: at c = 2 only (0, 0) is above it, with (1 − ⅔) · π = ⅓ · ⅜.
+    expected = gradients.exactly(f, phi, mu, tensor(1, 0, 0, 0))
+    correction = gradients.acer(f, phi, actions, log_rho, zero, zero, expected, c=2.0)
+    torch.testing.assert_close(correction, 0.125 * tensor(0.5, -0.5, 0.25, -0.25))
+
+
+def test_illegal_actions_are_no_part_of_the_correction() -> None:
+    """An illegal action has no part in V, in the correction's sum or in the policy's gradient, whatever its Q. Without
+    the mask π gives it a probability, μ none, so that its ρ is above every c."""
+    made, method, batch = discrete(shared_torso=False, truncation=1.0, entropy_weight=0.1)
+    masks = torch.ones(4, 4, 3, dtype=torch.bool)
+    masks[..., 1] = False
+    f = method.distribution
+    batch = replace(batch, masks=masks, actions=0 * batch.actions, mu=f.statistics(batch.mu, masks[:-1]))
+    before = made.gradients(batch, method)
+    assert not before["policy.head.bias"][1] and before["policy.head.bias"].any()
+    assert made.network.q_head is not None
+    made.network.q_head.bias.data[1] = 1e6
+    assert_same(made.gradients(batch, method), before)
 
 
 @pytest.mark.parametrize("algo", ["acer", "a3c", "tis"])

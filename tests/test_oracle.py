@@ -15,7 +15,9 @@ import oracle
 from acer import config
 from acer.config import Config
 from acer.learner import algorithms
-from acer.learner.distributions import Categorical, Gaussian, Statistic
+from acer.learner.categorical import Categorical, MultiCategorical, Statistic
+from acer.learner.distributions import Distribution
+from acer.learner.gaussian import Gaussian, LearntGaussian
 from acer.learner.update import Batch, Method, diagnostics, update
 from helpers import Arrays, Learner, architecture, learner
 
@@ -31,7 +33,7 @@ class Case:
     """Everything that decides one comparison; the arrays' entries come from `seed`."""
 
     config: Config
-    f: Categorical | Gaussian
+    f: Distribution
     seed: int
     k: int
     batch: int
@@ -40,10 +42,12 @@ class Case:
     sharpness: float  # largest difference between the policy's logits at one x; means for a Gaussian
     off_policy: float  # 0: μ = π; 1: ρ up to 1e±6
     drift: float  # of π_a from π; 0: k = 0
+    masked: bool = False
 
 
 @st.composite
-def cases(draw: st.DrawFn, algo: str, continuous: bool, **fixed: Any) -> Case:
+def cases(draw: st.DrawFn, algo: str, continuous: bool, family: str = "", masked: bool = False, **fixed: Any) -> Case:
+    """family: what makes f of the settings and a drawn size, if it is not the paper's."""
     k, batch = draw(st.integers(1, 7)), draw(st.sampled_from([1, 2, 4]))
     drift = draw(st.sampled_from([0.0, 0.1, 1.0]))
     kinds = st.sampled_from(["goes on"] * 3 + ["terminates", "truncates", "loses a life"])
@@ -56,7 +60,7 @@ def cases(draw: st.DrawFn, algo: str, continuous: bool, **fixed: Any) -> Case:
         "trace_lambda": draw(st.sampled_from([1.0, 0.7])),
         "truncation": draw(st.sampled_from([0.0, 0.5, 1.0, 10.0, math.inf])),
         "critic_weight": draw(st.sampled_from([0.5, 1.0, 2.0])),
-        "entropy_weight": 0.0 if continuous else draw(st.sampled_from([0.0, 0.01, 1.0])),
+        "entropy_weight": 0.0 if continuous and not family else draw(st.sampled_from([0.0, 0.01, 1.0])),
         "statistic": draw(st.sampled_from(["logits", "probabilities"])),
         "sdn_samples": draw(st.integers(1, 5)),
         "activation": draw(st.sampled_from(["relu", "tanh"])),
@@ -67,10 +71,19 @@ def cases(draw: st.DrawFn, algo: str, continuous: bool, **fixed: Any) -> Case:
         **fixed,
     }
     chosen = replace(config.defaults("oracle", continuous, algo=algo), **settings)
-    size = draw(st.integers(1, 4))
+    if family in ("listed", "sampled"):
+        sizes = draw(st.sampled_from([(2, 2), (3, 2), (2, 4, 3), (3, 3, 3), (1, 3)]))
+        f: Distribution = MultiCategorical(sizes, chosen.statistic, 36 if family == "listed" else 0)
+    elif family:
+        f = LearntGaussian(draw(st.integers(1, 3)), 0.3, family == "free", draw(st.booleans()))
+    elif continuous:
+        f = Gaussian(draw(st.integers(1, 4)), 0.3, bool(fixed.get("bounded_mean")))
+    else:
+        f = Categorical(draw(st.integers(2, 5)), chosen.statistic)
     return Case(
         config=chosen,
-        f=Gaussian(size, 0.3) if continuous else Categorical(size + 1, chosen.statistic),
+        f=f,
+        masked=masked,
         seed=draw(st.integers(0, 2**31)),
         k=k,
         batch=batch,
@@ -106,31 +119,54 @@ def build(case: Case) -> tuple[Learner, Method, Batch, Tensor]:
     discounts, live = boundaries(case)
     rewards = torch.from_numpy(rng.normal(size=(case.k, case.batch))) * live
     noise = method.noise(rng, case.k, case.batch).double()
+    masks = legal(case, rng) if case.masked else None
     with torch.no_grad():
         output = made.network.policy(x)[0]
-        spread = (output.amax(-1) - output.amin(-1)).max() if isinstance(case.f, Categorical) else output.abs().max()
-        shrink = case.sharpness / float(spread) if isinstance(case.f, Categorical) else min(1.0, 2 / float(spread))
+        spread = (output.amax(-1) - output.amin(-1)).max() if chooses(case.f) else output.abs().max()
+        shrink = case.sharpness / float(spread) if chooses(case.f) else min(1.0, 2 / float(spread))
         for head in (made.network.policy.head, made.average.head):
             head.weight.mul_(shrink)
             head.bias.mul_(shrink)
-        phi = case.f.statistics(made.network.policy(x)[0])[:-1]
-        mu, actions = behaviour(case, rng, phi, noise)
-    return made, method, Batch(x, actions, rewards, discounts, live, mu), noise
+        phi = case.f.statistics(made.network.policy(x)[0], masks)[:-1]
+        mu, actions = behaviour(case, rng, phi, noise, None if masks is None else masks[:-1])
+    return made, method, Batch(x, actions, rewards, discounts, live, mu, masks), noise
 
 
-def behaviour(case: Case, rng: np.random.Generator, phi: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+def chooses(f: Distribution) -> bool:
+    return isinstance(f, Categorical | MultiCategorical)
+
+
+def sizes_of(f: Distribution) -> tuple[int, ...]:
+    return (f.actions,) if isinstance(f, Categorical) else f.sizes if isinstance(f, MultiCategorical) else ()
+
+
+def legal(case: Case, rng: np.random.Generator) -> Tensor:
+    """Masks [k+1, batch, n], with one legal choice or more in each part of an action."""
+    parts = []
+    for size in sizes_of(case.f):
+        allowed = rng.random((case.k + 1, case.batch, size)) < 0.6
+        np.put_along_axis(allowed, rng.integers(size, size=(case.k + 1, case.batch, 1)), True, axis=-1)
+        parts.append(allowed)
+    return torch.from_numpy(np.concatenate(parts, axis=-1))
+
+
+def behaviour(
+    case: Case, rng: np.random.Generator, phi: Tensor, noise: Tensor, masks: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """μ, and actions that need not be probable under it, such that every ρ in the update lies within 1e±6."""
-    if isinstance(case.f, Categorical):
-        # log ρ(a) = log Σ_b π(b) exp(e_b − e_a) lies within the range of the differences of e: mostly near its ends.
-        e = (rng.beta(0.3, 0.3, phi.shape) - 0.5) * LARGEST_LOG_RHO * case.off_policy
-        actions = torch.from_numpy(rng.integers(case.f.actions, size=phi.shape[:-1]))
-        return (phi + torch.from_numpy(e)).log_softmax(-1), actions
     f = case.f
+    if chooses(f):
+        # log ρ(a) = log Σ_b π(b) exp(e_b − e_a) lies within the range of the differences of e: mostly near its ends.
+        e = (rng.beta(0.3, 0.3, phi.shape) - 0.5) * LARGEST_LOG_RHO * case.off_policy / len(sizes_of(f))
+        anything = f.statistics(torch.zeros_like(phi), masks)
+        actions = f.sample(anything, f.noise(rng, tuple(phi.shape[:-1])).double())
+        return f.statistics(phi + torch.from_numpy(e), masks), actions
+    assert isinstance(f, Gaussian | LearntGaussian)
     away = torch.from_numpy(rng.normal(size=phi.shape)) * f.sigma * 4 * case.off_policy
-    offset = torch.from_numpy(rng.normal(size=phi.shape)) * f.sigma * 2
-    sampled = f.sample(phi, noise[:1]) if noise.numel() else phi.unsqueeze(0)
+    offset = torch.from_numpy(rng.normal(size=(*phi.shape[:-1], f.dimensions))) * f.sigma * 2
+    sampled = f.sample(phi, noise[:1]) if noise.numel() else f.mode(phi).unsqueeze(0)
     while True:
-        mu, actions = phi + away, phi + away + offset
+        mu, actions = phi + away, f.mode(phi + away) + offset
         looked_at = torch.cat((actions.unsqueeze(0), sampled))
         log_rho = (f.log_prob(phi, looked_at) - f.log_prob(mu, looked_at)).abs().amax(0)
         if (log_rho <= LARGEST_LOG_RHO).all():
@@ -140,8 +176,9 @@ def behaviour(case: Case, rng: np.random.Generator, phi: Tensor, noise: Tensor) 
 
 def transcribed(case: Case, made: Learner, batch: Batch, noise: Tensor, settings: Config) -> Arrays:
     """What the oracle says of the same batch, for descent."""
-    numbers = {name: value.numpy() for name, value in vars(batch).items()}
-    mu = np.exp(numbers["mu"]) if isinstance(case.f, Categorical) else numbers["mu"]
+    numbers = {name: value.numpy() for name, value in vars(batch).items() if value is not None}
+    mu = np.exp(numbers["mu"]) if chooses(case.f) else numbers["mu"]
+    allowed = np.ones((case.k + 1, case.batch, case.f.outputs), bool) if batch.masks is None else numbers["masks"]
     taus = [
         oracle.Trajectory(
             x=numbers["observations"][:, b],
@@ -151,11 +188,24 @@ def transcribed(case: Case, made: Learner, batch: Batch, noise: Tensor, settings
             live=numbers["live"][:, b],
             mu=mu[:, b],
             noise=noise.numpy()[:, :, b] if noise.numel() else np.zeros((0, case.k, 0)),
+            legal=allowed[:, b],
         )
         for b in range(case.batch)
     ]
-    ascent = oracle.mean_gradient(made.parameters(), made.average_parameters(), settings, taus)
+    f = policy(case.f)
+    listed = bool(case.f.choices)
+    ascent = oracle.mean_gradient(made.parameters(), made.average_parameters(), settings, f, listed, taus)
     return {name: -value for name, value in ascent.items()}
+
+
+def policy(f: Distribution) -> oracle.Policy:
+    """The same f in the oracle."""
+    if isinstance(f, Gaussian):
+        return oracle.FixedGaussian(f.sigma, f.bounded)
+    if isinstance(f, LearntGaussian):
+        return oracle.LearntGaussian(f.sigma, f.bounded)
+    assert isinstance(f, Categorical | MultiCategorical)
+    return oracle.Choices(sizes_of(f), f.statistic)
 
 
 def check(case: Case) -> None:
@@ -205,6 +255,40 @@ def test_other_returns(returns: str, continuous: bool, data: st.DataObject) -> N
     check(data.draw(cases("acer", continuous, returns=returns)))
 
 
+@pytest.mark.parametrize("algo", ["acer", "tis"])
+@pytest.mark.parametrize("family", ["", "listed", "sampled"])
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_masks(family: str, algo: str, data: st.DataObject) -> None:
+    """Illegal choices are no part of π, of V, of the correction's sum and of the trust region."""
+    check(data.draw(cases(algo, continuous=False, family=family, masked=True)))
+
+
+@pytest.mark.parametrize("family", ["listed", "sampled"])
+@pytest.mark.parametrize("algo", ["acer", "a3c", "trust-tis", "no-retrace", "no-sdn"])
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_several_choices_at_once(family: str, algo: str, data: st.DataObject) -> None:
+    """ρ is joint and so is the trust region; the correction is exact where actions are listed, else of one sample."""
+    if (family, algo) != ("listed", "no-sdn"):
+        check(data.draw(cases(algo, continuous=False, family=family)))
+
+
+@pytest.mark.parametrize("family", ["free", "state"])
+@pytest.mark.parametrize("algo", ["acer", "trust-a3c", "tis", "no-sdn", "no-retrace"])
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_learnt_deviation(family: str, algo: str, data: st.DataObject) -> None:
+    """φ has the deviations too: their score, the divergence by them, and their entropy."""
+    check(data.draw(cases(algo, continuous=True, family=family)))
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(cases("acer", continuous=True, bounded_mean=True))
+def test_bounded_mean(case: Case) -> None:
+    check(case)
+
+
 @pytest.mark.parametrize("trust_region", ["projection", "penalty", "none"])
 @pytest.mark.parametrize("statistic", ["logits", "probabilities"])
 @settings(max_examples=20, deadline=None, derandomize=True)
@@ -230,9 +314,9 @@ def test_three_trajectories_with_an_odd_weight() -> None:
     check(Case(settings, Categorical(3), 1, 4, 3, goes_on, (False,) * 3, sharpness=2.0, off_policy=0.2, drift=0.1))
 
 
-def extremes(algo: str, f: Categorical | Gaussian, c: float, **changes: Any) -> tuple[Learner, Method, Batch, Tensor]:
+def extremes(algo: str, f: Distribution, c: float, **changes: Any) -> tuple[Learner, Method, Batch, Tensor]:
     """Float32, with π, μ and π_a at ±200 in every coordinate; any action is taken, even where no policy would."""
-    continuous = isinstance(f, Gaussian)
+    continuous = not chooses(f)
     settings = {"hidden": (), "shared_torso": False, "entropy_weight": 0.0 if continuous else 0.01, **changes}
     if algo != "no-truncation":
         settings["truncation"] = c
@@ -247,10 +331,8 @@ def extremes(algo: str, f: Categorical | Gaussian, c: float, **changes: Any) -> 
             policy.head.bias.zero_()
             policy.head.weight.copy_(torch.eye(2 * f.outputs)[half * f.outputs : (half + 1) * f.outputs])
     mu = f.statistics(200 * torch.from_numpy(rng.choice([-1.0, 1.0], (k, batch, f.outputs))).float())
-    if isinstance(f, Categorical):
-        actions = torch.from_numpy(rng.integers(f.actions, size=(k, batch)))
-    else:
-        actions = f.sample(mu, f.noise(rng, (k, batch)))
+    anything = f.statistics(torch.zeros_like(mu)) if chooses(f) else mu
+    actions = f.sample(anything, f.noise(rng, (k, batch)))
     live = torch.from_numpy(rng.random((k, batch)) < 0.9)
     discounts = torch.where(live & torch.from_numpy(rng.random((k, batch)) < 0.9), 0.99, 0.0)
     method = algorithms.method(chosen, f)
@@ -284,3 +366,14 @@ def test_extreme_logits_stay_finite_with_other_returns(returns: str, statistic: 
 @pytest.mark.parametrize("algo", CONTINUOUS)
 def test_extreme_means_stay_finite(algo: str, c: float) -> None:
     assert_finite(*extremes(algo, Gaussian(3), c))
+
+
+@pytest.mark.parametrize("most_listed", [36, 0])
+@pytest.mark.parametrize("statistic", ["logits", "probabilities"])
+def test_extreme_logits_of_several_choices_stay_finite(statistic: Statistic, most_listed: int) -> None:
+    assert_finite(*extremes("acer", MultiCategorical((2, 4), statistic, most_listed), 10.0, statistic=statistic))
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_extreme_outputs_of_a_learnt_deviation_stay_finite(bounded: bool) -> None:
+    assert_finite(*extremes("acer", LearntGaussian(2, free=False, bounded=bounded), 5.0))

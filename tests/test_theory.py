@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from acer.learner import gradients, theory
-from acer.learner.distributions import Categorical, Gaussian, Statistic
+from acer.learner.categorical import Categorical, Statistic
+from acer.learner.gaussian import Gaussian
 
 TOLERANCE = 1e-10
 TRUNCATIONS = [0.0, 0.5, 1.0, 10.0, math.inf]

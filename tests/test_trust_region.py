@@ -14,7 +14,8 @@ from torch import Tensor
 
 from acer import config
 from acer.learner import actor_learner, algorithms
-from acer.learner.distributions import Categorical, Gaussian, Statistic
+from acer.learner.categorical import Categorical, Statistic
+from acer.learner.gaussian import Gaussian
 from acer.learner.normalizer import RunningSize
 from acer.learner.trust_region import constrained, free, penalty, projection
 from acer.learner.update import Batch, Outcome, diagnostics, update

@@ -88,10 +88,15 @@ class ACER:
         state: tuple[NDArray[Any], ...] | None = None,
         episode_start: NDArray[np.bool_] | None = None,
         deterministic: bool = False,
+        action_masks: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
         """Actions for one observation or a batch of them, as the environment takes them. The policy has no memory:
         `state` is
-        handed back, `episode_start` is of no use."""
+        handed back, `episode_start` is of no use.
+
+        action_masks: which choices are legal, for one observation or each of the batch, as sb3-contrib has it: those of
+        all parts of an action one after the other.
+        """
         agent = self._training.agent
         one = agent.observation.holds(observation)
         if one:
@@ -102,8 +107,21 @@ class ACER:
                 first = next(iter(first.values())) if isinstance(first, dict) else first[0]
             x = agent.observation.encode(observation, len(first))
         noise = None if deterministic else agent.distribution.noise(self._rng, (len(x),))
-        actions = agent.action.decode(agent.act(x, noise)[0])
+        masks = None if action_masks is None else self._masks(action_masks, len(x))
+        actions = agent.action.decode(agent.act(x, noise, masks)[0])
         return (actions[0] if one else actions), state
+
+    def _masks(self, masks: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
+        """Masks given by the user as [count, n]."""
+        action = self._training.agent.action
+        legal = np.asarray(masks, np.bool_)
+        if action.continuous or legal.size != count * action.size:
+            expected = "none, for actions are continuous" if action.continuous else f"({count}, {action.size})"
+            raise SettingsError(f"action_masks has shape {legal.shape}, expected {expected}")
+        legal = legal.reshape(count, action.size)
+        if not all(part.any(1).all() for part in np.split(legal, np.cumsum(action.parts)[:-1], axis=1)):
+            raise SettingsError("action_masks leaves no legal action")
+        return legal
 
     def evaluate(self, episodes: int = 20, deterministic: bool = True, seed: int | None = None) -> Evaluation:
         """Plays episodes in environments of its own; without a seed each call has new ones."""

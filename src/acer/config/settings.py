@@ -205,7 +205,7 @@ class Config:
     """Whether the learning rate falls to 0 over the run's steps, whatever their number is made later (not annealed,
     Section 4)."""
     entropy_weight: float = setting(GRADIENT, 0.001, NOT_NEGATIVE)
-    """Weight of the entropy bonus; 0 for continuous actions, whose σ is fixed (0.001 on Atari, Section 4)."""
+    """Weight of the entropy bonus; 0 for continuous actions with a fixed σ (0.001 on Atari, Section 4)."""
     critic_weight: float = setting(GRADIENT, 1.0, NOT_NEGATIVE)
     """Factor on the critic's gradient (1, Algorithms 2 and 3)."""
     rmsprop_decay: float = setting(GRADIENT, 0.99, FRACTION)
@@ -219,6 +219,11 @@ class Config:
 
     sigma: float = setting(NETWORK, 0.3, POSITIVE, when=CONTINUOUS)
     """σ of the Gaussian policy, in units of half the action's range (0.3, Section 6)."""
+    learn_sigma: Literal["no", "free", "state"] = setting(NETWORK, "no", when=CONTINUOUS)
+    """Whether σ is learnt, from --sigma on and at most tenfold to either side: as a parameter of each dimension that is
+    free of the state, or by state as the mean is (ours; the paper's is fixed)."""
+    bounded_mean: bool = setting(NETWORK, False, when=CONTINUOUS)
+    """Whether the Gaussian's mean is the tanh of its output, within the action's range (ours)."""
     sdn_samples: int = setting(NETWORK, 5, AT_LEAST_1, when=DUELING_Q)
     """n, samples of the stochastic dueling network (5, Section 6)."""
     torso: Literal["auto", "mlp", "conv"] = setting(NETWORK, "auto")

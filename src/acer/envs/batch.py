@@ -44,6 +44,7 @@ class EnvBatch:
         self.count = env.num_envs
         self.observation = ObservationSpec(env.single_observation_space)
         self.action = ActionSpec(env.single_action_space)
+        self.masked = False  # whether the environments say which choices are legal
         self.limit = 0.0  # seconds that a step or reset may take; 0 for any
         self._steps = 0
         self._broken = False  # an environment has failed: none of them can be trusted any more
@@ -64,7 +65,29 @@ class EnvBatch:
                 ) from error
         else:
             env = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
-        return cls(env, name)
+        batch = cls(env, name)
+        assert isinstance(env, SyncVectorEnv | AsyncVectorEnv)
+        with batch._named("action_masks at step"):
+            batch.masked = all(env.call("has_masks"))
+        if batch.masked and batch.action.continuous:
+            raise EnvironmentFault(f"{name} has action_masks, but its actions are continuous: masks are for choices")
+        return batch
+
+    def masks(self) -> NDArray[np.bool_] | None:
+        """Which choices are legal now [B, n], in environments that say so; at a dead step all of them."""
+        if not self.masked:
+            return None
+        assert isinstance(self.env, SyncVectorEnv | AsyncVectorEnv)
+        with self._named("action_masks at step"):
+            masks = [np.ones(self.action.size, np.bool_) if dead and not of.any() else of
+                     for of, dead in zip(self.env.call("legal"), self._dead, strict=True)]  # fmt: skip
+            ends = np.cumsum(self.action.parts)[:-1]
+            for index, of in enumerate(masks):
+                if of.shape != (self.action.size,):
+                    raise EnvironmentFault(f"environment {index} masks {of.size} choices, but has {self.action.size}")
+                if not all(part.any() for part in np.split(of, ends)):
+                    raise EnvironmentFault(f"environment {index} leaves no legal action; mend its action_masks")
+        return np.stack(masks)
 
     def reset(self, seeds: list[int]) -> NDArray[Any]:
         """Begins a new episode everywhere; each environment has a seed of its own."""

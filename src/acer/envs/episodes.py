@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from acer.errors import EnvironmentFault, in_one_line
 
+MASKS = "action_masks"  # the method by which an environment says which choices are legal, as sb3-contrib has it
 LONGEST = 200_000  # steps; of a longer episode the actions are forgotten, and a resume begins new ones
 
 
@@ -52,6 +53,14 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         except Exception as error:
             where = f"environment {self.index} raised {type(error).__name__} at step {len(self.actions)} of its episode"
             raise EnvironmentFault(f"{where}: {in_one_line(error)}") from error
+
+    def has_masks(self) -> bool:
+        """Whether the environment says which choices are legal."""
+        return self.env.has_wrapper_attr(MASKS)
+
+    def legal(self) -> NDArray[np.bool_]:
+        """Which choices of each part of the next action are legal, one part after the other."""
+        return np.asarray(self.env.get_wrapper_attr(MASKS)(), np.bool_).reshape(-1)
 
     def record(self) -> tuple[int, int, NDArray[Any] | None]:
         """Root of the seeds, number of the episode, actions so far; None for those if they are too many."""

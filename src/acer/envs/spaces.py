@@ -92,10 +92,13 @@ class ActionSpec:
 
     def __post_init__(self) -> None:
         space = self.space
-        if isinstance(space, spaces.Discrete):
+        if isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
             return
         if not isinstance(space, spaces.Box):
-            raise EnvironmentFault(f"action space {space} is not supported; acer needs Discrete or a bounded Box")
+            raise EnvironmentFault(
+                f"action space {space} is not supported; "
+                "acer needs Discrete, MultiDiscrete, MultiBinary or a bounded Box"
+            )
         if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
             raise EnvironmentFault(
                 f"action space {space} has no finite bounds; wrap the environment so that they are finite "
@@ -106,18 +109,36 @@ class ActionSpec:
     def continuous(self) -> bool:
         return isinstance(self.space, spaces.Box)
 
+    @cached_property
+    def parts(self) -> tuple[int, ...]:
+        """Choices in each part of an action; none if actions are continuous."""
+        if isinstance(self.space, spaces.Discrete):
+            return (int(self.space.n),)
+        if isinstance(self.space, spaces.MultiDiscrete):
+            return tuple(int(n) for n in self.space.nvec.reshape(-1))
+        return (2,) * int(np.prod(self.space.shape)) if isinstance(self.space, spaces.MultiBinary) else ()
+
     @property
     def size(self) -> int:
-        """Number of actions, or of dimensions."""
-        if isinstance(self.space, spaces.Discrete):
-            return int(self.space.n)
-        return int(np.prod(self.space.shape or (1,)))
+        """Number of choices in all parts together, or of dimensions."""
+        return int(np.prod(self.space.shape or (1,))) if self.continuous else sum(self.parts)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one action of the policy: an index, or one for each part; or a vector."""
+        if self.continuous:
+            return (self.size,)
+        return () if isinstance(self.space, spaces.Discrete) else (len(self.parts),)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float32 if self.continuous else np.int64)
 
     def describe(self) -> str:
         """What a saved model remembers of it."""
         if isinstance(self.space, spaces.Box):
             return f"box from {self.space.low.reshape(-1).tolist()} to {self.space.high.reshape(-1).tolist()}"
-        return f"{self.size} choices"
+        return f"{' × '.join(map(str, self.parts))} choices"
 
     def takes(self, actions: NDArray[Any]) -> bool:
         """Whether decoded actions [N, …] are all of this space."""
@@ -125,14 +146,20 @@ class ActionSpec:
             inside = (actions >= self.space.start) & (actions < self.space.start + self.space.n)
             return actions.ndim == 1 and np.issubdtype(actions.dtype, np.integer) and bool(inside.all())
         shape = self.space.shape or ()
+        if not self.continuous and len(actions):
+            inside = actions.shape[1:] == shape and np.issubdtype(actions.dtype, np.integer)
+            return bool(inside) and all(self.space.contains(one.astype(self.space.dtype)) for one in actions)
         return len(actions) == 0 or (actions.shape[1:] == shape and bool(np.isfinite(actions).all()))
 
     def decode(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """[B] indices or [B, d] samples to what the environment takes; samples are clipped to its bounds here."""
+        """[B] or [B, d] indices, or [B, d] samples, to what the environment takes; here samples are clipped."""
         space = self.space
         if isinstance(space, spaces.Discrete):
             return actions + space.start if space.start else actions
-        assert isinstance(space, spaces.Box)
+        if not isinstance(space, spaces.Box):
+            start = space.start if isinstance(space, spaces.MultiDiscrete) else 0
+            of_space: NDArray[Any] = (actions.reshape(len(actions), *(space.shape or ())) + start).astype(space.dtype)
+            return of_space
         unit = np.maximum(np.minimum(actions, 1), -1).reshape(len(actions), *space.shape)
         low, half = self._range
         scaled: NDArray[Any] = low + (unit.astype(np.float64) + 1) * half

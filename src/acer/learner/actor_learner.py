@@ -22,7 +22,7 @@ from acer.learner.networks import Network, Policy
 from acer.learner.normalizer import Moments, RunningSize
 from acer.learner.parameters import Constants, Home, SlowCopy, views
 from acer.learner.replay import Replay
-from acer.learner.rollout import Rollout, Trajectory
+from acer.learner.rollout import Masks, Rollout, Trajectory
 from acer.learner.update import Batch, Outcome, diagnostics, update
 
 Arrays = dict[str, NDArray[Any]]
@@ -62,10 +62,14 @@ class Agent:
         return self.home.moments
 
     @torch.no_grad()
-    def act(self, x: NDArray[Any], noise: Tensor | None) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """Actions and statistics for observations [B, …]: sampled with `noise`, or the mode without it."""
+    def act(
+        self, x: NDArray[Any], noise: Tensor | None, masks: Masks | None = None
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """Actions and statistics for observations [B, …]: sampled with `noise`, or the mode without it. masks: which
+        choices are legal [B, n]; no other is taken."""
         output, _ = self.network.policy(self.network.encoder(torch.from_numpy(x).to(self.device)))
-        phi = self.distribution.statistics(output)
+        legal = None if masks is None else torch.from_numpy(masks).to(self.device)
+        phi = self.distribution.statistics(output, legal)
         actions = self.distribution.mode(phi) if noise is None else self.distribution.sample(phi, noise.to(self.device))
         return actions.cpu().numpy(), phi.cpu().numpy()
 
@@ -189,15 +193,17 @@ class ActorLearner:
         """Shape and dtype of one environment's part of each of a trajectory's fields."""
         agent, length = self.agent, self.config.trajectory_length
         single, flag = np.dtype(np.float32), np.dtype(np.bool_)
-        continuous = agent.action.continuous
-        return {
+        layout: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
             "observations": ((length + 1, *agent.observation.shape), agent.observation.dtype),
-            "actions": ((length, agent.action.size), single) if continuous else ((length,), np.dtype(np.int64)),
+            "actions": ((length, *agent.action.shape), agent.action.dtype),
             "rewards": ((length,), single),
             "discounts": ((length,), single),
             "live": ((length,), flag),
             "mu": ((length, agent.distribution.outputs), single),
         }
+        if self.rollout.env.masked:
+            layout["masks"] = ((length + 1, agent.distribution.outputs), flag)
+        return layout
 
     @property
     def config(self) -> Config:
@@ -277,8 +283,8 @@ class ActorLearner:
         """How often this iteration replays."""
         return int(self.rngs["replay"].poisson(self.config.replay_ratio))
 
-    def _act(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        return self.agent.act(x, self.agent.distribution.noise(self.rngs["act"], (len(x),)))
+    def _act(self, x: NDArray[Any], masks: Masks | None) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        return self.agent.act(x, self.agent.distribution.noise(self.rngs["act"], (len(x),)), masks)
 
     def _learn(self, trajectory: Trajectory, seen: Summary, on_policy: bool = False) -> None:
         """One call of Algorithm 2 or 3 on B trajectories, a few at a time.
@@ -342,7 +348,8 @@ class ActorLearner:
 
     def _batch(self, trajectory: Trajectory) -> Batch:
         """Tensors on the learner's device, with rewards as the learner sees them."""
-        tensors = {name: torch.from_numpy(value).to(self.agent.device) for name, value in vars(trajectory).items()}
+        arrays = {name: value for name, value in vars(trajectory).items() if value is not None}
+        tensors = {name: torch.from_numpy(value).to(self.agent.device) for name, value in arrays.items()}
         if self.config.clip_rewards:
             tensors["rewards"] = tensors["rewards"].clamp(-1, 1)
         tensors["rewards"] = tensors["rewards"] * self.config.reward_scale

@@ -23,16 +23,22 @@ from acer.envs.spaces import SMALLEST_IMAGE
 from acer.errors import SettingsError
 from acer.learner import returns, trust_region
 from acer.learner import update as updates
-from acer.learner.distributions import Categorical, Distribution, Gaussian
+from acer.learner.categorical import Categorical, MultiCategorical
+from acer.learner.distributions import Distribution
+from acer.learner.gaussian import Gaussian, LearntGaussian
 from acer.learner.networks import Architecture, CriticKind
 from acer.learner.update import Batch, Constraint, Evaluated, Method, Returns, Targets
 
 
 def distribution(config: Config, action: ActionSpec) -> Distribution:
-    """f: Gaussian for a Box of actions, categorical for a choice."""
+    """f: Gaussian for a Box of actions, categorical for a choice or several."""
+    if action.continuous and config.learn_sigma == "no":
+        return Gaussian(action.size, config.sigma, config.bounded_mean)
     if action.continuous:
-        return Gaussian(action.size, config.sigma)
-    return Categorical(action.size, config.statistic)
+        return LearntGaussian(action.size, config.sigma, config.learn_sigma == "free", config.bounded_mean)
+    if len(action.parts) == 1:
+        return Categorical(action.size, config.statistic)
+    return MultiCategorical(action.parts, config.statistic)
 
 
 def method(config: Config, f: Distribution) -> Method:
@@ -97,7 +103,9 @@ def architecture(config: Config, observation: ObservationSpec, f: Distribution) 
         observation=observation.shape,
         pixels=observation.dtype == "uint8",
         outputs=f.outputs,
-        action_dimensions=f.dimensions,
+        action_dimensions=f.inputs,
+        choices=f.choices,
+        free_outputs=f.dimensions if isinstance(f, LearntGaussian) and f.free else 0,
         critic=critic_kind(config, f),
         hidden=config.hidden,
         advantage_hidden=config.advantage_hidden,
@@ -114,12 +122,15 @@ def architecture(config: Config, observation: ObservationSpec, f: Distribution) 
 def _check_kind(config: Config, f: Distribution) -> None:
     if not ALGORITHMS[config.algo].dueling and f.choices:
         raise SettingsError(
-            f"{config.algo} removes the stochastic dueling network, which only continuous actions have; use --algo acer"
+            f"{config.algo} removes the stochastic dueling network, which only continuous actions have, and "
+            "choices too many to list; use --algo acer"
         )
     if config.returns == "tree-backup" and not f.choices:
         raise SettingsError("tree backup needs discrete actions: use --returns retrace")
-    if config.entropy_weight and not f.choices:
-        raise SettingsError("a Gaussian with fixed σ has no entropy gradient: leave out --entropy-weight")
+    if config.entropy_weight and isinstance(f, Gaussian):
+        raise SettingsError(
+            "a Gaussian with fixed σ has no entropy gradient: leave out --entropy-weight, or use --learn-sigma"
+        )
 
 
 def _constraint(config: Config) -> Constraint:

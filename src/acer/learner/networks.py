@@ -35,7 +35,7 @@ class Architecture:
     observation: tuple[int, ...]  # shape of one observation: (n,) or channels-first (c, h, w)
     pixels: bool  # observations are bytes, divided by 255
     outputs: int  # size of φ
-    action_dimensions: int  # d, for critics that take an action
+    action_dimensions: int  # numbers of an action, for critics that take one
     critic: CriticKind
     hidden: tuple[int, ...]
     advantage_hidden: int
@@ -46,6 +46,8 @@ class Architecture:
     orthogonal: bool = False  # first weights of the torso, gain √2; PyTorch's own otherwise
     bfloat16: bool = False  # arithmetic of the convolutional torso
     reuse: Reuse = "never"  # whether it computes a patch that stays as it was a step before only once
+    choices: int = 0  # actions that Q has an output for, if they are not as many as the policy's outputs
+    free_outputs: int = 0  # the last of the policy's outputs, that do not depend on x
 
 
 class Encoder(nn.Module):
@@ -231,7 +233,9 @@ class Policy(nn.Module):
     def __init__(self, architecture: Architecture) -> None:
         super().__init__()
         self.torso = _torso(architecture)
-        self.head = nn.Linear(self.torso.features, architecture.outputs)
+        free = architecture.free_outputs
+        self.free = nn.Parameter(torch.zeros(free)) if free else None
+        self.head = nn.Linear(self.torso.features, architecture.outputs - free)
         with torch.no_grad():  # ours: begin near the uniform policy, or near the middle of the action's range
             self.head.weight.mul_(0.01)
             self.head.bias.zero_()
@@ -239,7 +243,10 @@ class Policy(nn.Module):
     def forward(self, x: Encoded) -> tuple[Tensor, Tensor]:
         """Encoded x […, n] to output […, φ] and the torso's features."""
         features = self.torso(x)
-        return self.head(features), features
+        output = self.head(features)
+        if self.free is not None:
+            output = torch.cat((output, self.free.expand(*output.shape[:-1], -1)), -1)
+        return output, features
 
 
 class Network(nn.Module):
@@ -259,7 +266,9 @@ class Network(nn.Module):
 
         kind = architecture.critic
         head = (features, architecture.action_dimensions, architecture.advantage_hidden, architecture.activation)
-        self.q_head = nn.Linear(features, architecture.outputs) if kind == "action-values" else None
+        self.q_head = (
+            nn.Linear(features, architecture.choices or architecture.outputs) if kind == "action-values" else None
+        )
         self.v_head = nn.Linear(features, 1) if kind != "action-values" else None
         self.advantage_head = ActionHead(*head) if kind == "stochastic-dueling" else None
         self.q_torso = _torso(architecture) if kind == "separate" else None

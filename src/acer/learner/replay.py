@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from acer.errors import CheckpointError
 from acer.learner.rollout import FIELDS, Trajectory
 
-PLAIN = FIELDS[1:]  # everything but the observations
-
 
 class Replay:
     """The last trajectories of `environments` environments, sampled uniformly."""
@@ -45,8 +43,8 @@ class Replay:
             self._allocate(trajectory)
         n = self.environments
         rows = slice((self.added % self.slots) * n, (self.added % self.slots + 1) * n)
-        for name in PLAIN:
-            self._plain[name][rows] = np.moveaxis(getattr(trajectory, name), 1, 0)
+        for name, array in self._plain.items():
+            array[rows] = np.moveaxis(getattr(trajectory, name), 1, 0)
         moved = _moved_on(trajectory.observations)
         self._moved[rows] = moved
         self._blocks[rows] = [
@@ -67,7 +65,8 @@ class Replay:
         observations = np.empty((self._shape[0], len(picks), *self._shape[1:]), self._dtype)
         for i, pick in enumerate(picks):
             self._unpack(pick, observations[:, i])
-        return Trajectory(observations, *(np.moveaxis(self._plain[name][picks], 0, 1) for name in PLAIN))
+        plain = {name: np.moveaxis(array[picks], 0, 1) for name, array in self._plain.items()}
+        return Trajectory(observations, **plain)
 
     def _unpack(self, row: int, out: NDArray[Any]) -> None:
         """Writes the observations [T+1, …] of one trajectory into `out`."""
@@ -101,10 +100,11 @@ class Replay:
         part of each of a trajectory's fields."""
         if arrays.keys() == {"added", "block_sizes", "moved"} and not len(arrays["block_sizes"]) and not blocks:
             return
-        for name in sorted(arrays.keys() ^ {"added", "block_sizes", "moved", *PLAIN}):
+        plain = [name for name in layout if name != "observations"]
+        for name in sorted(arrays.keys() ^ {"added", "block_sizes", "moved", *plain}):
             raise CheckpointError(f"the replay memory {'has an unknown' if name in arrays else 'lacks'} {name}")
         rows, length = len(arrays["block_sizes"]), layout["actions"][0][0]
-        expected = {name: ((rows, *shape), dtype) for name, (shape, dtype) in layout.items() if name in PLAIN}
+        expected = {name: ((rows, *layout[name][0]), layout[name][1]) for name in plain}
         expected |= {"added": ((1,), np.dtype(np.int64)), "block_sizes": ((rows,), np.dtype(np.int64)),
                      "moved": ((rows, length), np.dtype(np.bool_))}  # fmt: skip
         for name, (shape, dtype) in expected.items():
@@ -120,7 +120,7 @@ class Replay:
         self.added = added
         self._moved, self._plain = self._rows((length,), np.dtype(np.bool_)), {}
         self._moved[:rows] = arrays["moved"]
-        for name in PLAIN:
+        for name in plain:
             self._plain[name] = self._rows(arrays[name].shape[1:], arrays[name].dtype)
             self._plain[name][:rows] = arrays[name]
         ends = np.cumsum(sizes).tolist()
@@ -136,9 +136,10 @@ class Replay:
         observations = trajectory.observations
         self._shape, self._dtype = (observations.shape[0], *observations.shape[2:]), observations.dtype
         self._moved = self._rows((observations.shape[0] - 1,), np.dtype(np.bool_))
-        for name in PLAIN:
-            array: NDArray[Any] = getattr(trajectory, name)
-            self._plain[name] = self._rows((array.shape[0], *array.shape[2:]), array.dtype)
+        for name in (*FIELDS[1:], "masks"):
+            array: NDArray[Any] | None = getattr(trajectory, name)
+            if array is not None:
+                self._plain[name] = self._rows((array.shape[0], *array.shape[2:]), array.dtype)
 
     def _rows(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         return np.zeros((self.slots * self.environments, *shape), dtype)

@@ -4,7 +4,7 @@ Time-major, `[T, B, …]`. Nothing downstream sees termination flags, only `disc
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from acer.envs import EnvBatch
 
-Act = Callable[[NDArray[Any]], tuple[NDArray[Any], NDArray[np.float32]]]
+Masks = NDArray[np.bool_]
+Act = Callable[[NDArray[Any], Masks | None], tuple[NDArray[Any], NDArray[np.float32]]]
+"""(x, masks) to actions and statistics."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,11 @@ class Trajectory:
     discounts: NDArray[np.float32]  # γ, 0 where the return ends  [T, B]
     live: NDArray[np.bool_]  # False at dead steps      [T, B]
     mu: NDArray[np.float32]  # statistics of μ(·|x_t)   [T, B, n]
+    masks: Masks | None = None  # legal choices, x_0 … x_k, in environments that have masks  [T+1, B, n]
 
 
-FIELDS = tuple(Trajectory.__dataclass_fields__)
+FIELDS = tuple(name for name in Trajectory.__dataclass_fields__ if name != "masks")
+"""What every trajectory has."""
 
 
 @dataclass
@@ -82,8 +86,9 @@ class Rollout:
         steps: list[tuple[NDArray[Any], ...]] = []
         finished: list[tuple[float, int]] = []
         x = self.observations
+        masks = [self.env.masks()]
         for _ in range(self.length):
-            actions, mu = act(x)
+            actions, mu = act(x, masks[-1])
             step = self.env.step(actions)
             discounts = np.where(step.ends_return | ~self.alive, np.float32(0), np.float32(self.gamma))
             steps.append((x, actions, step.rewards, discounts, self.alive, mu))
@@ -93,6 +98,10 @@ class Rollout:
                 finished.append((float(self.returns[i]), int(self.lengths[i])))
                 self.returns[i], self.lengths[i] = 0.0, 0
             x, self.alive = step.observations, ~step.ends_episode
+            masks.append(self.env.masks())
         self.observations = x
-        observations, *rest = zip(*steps, strict=True)
-        return Trajectory(np.stack((*observations, x)), *map(np.stack, rest)), finished
+        observations, *rest = (np.stack(of) for of in zip(*steps, strict=True))
+        legal = [of for of in masks if of is not None]
+        observations = np.concatenate((observations, x[None]))
+        trajectory = Trajectory(observations, *rest)
+        return (replace(trajectory, masks=np.stack(legal)) if legal else trajectory), finished

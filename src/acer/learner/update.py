@@ -30,10 +30,11 @@ class Batch:
     discounts: Tensor  # [T, B]
     live: Tensor  # [T, B]
     mu: Tensor  # [T, B, n]
+    masks: Tensor | None = None  # legal choices [T+1, B, n], in environments that have masks
 
     def select(self, which: slice) -> "Batch":
         """Some of the B trajectories."""
-        return Batch(*(tensor[:, which] for tensor in vars(self).values()))
+        return Batch(**{name: of[:, which] for name, of in vars(self).items() if of is not None})
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,9 @@ def update(
         x = network.encoder(batch.observations)
     output, features = network(x)
     with torch.no_grad():
-        phi = f.statistics(output)
-        phi_a = phi[:-1] if average is None else f.statistics(average(x[:-1])[0])
+        legal = batch.masks
+        phi = f.statistics(output, legal)
+        phi_a = phi[:-1] if average is None else f.statistics(average(x[:-1])[0], None if legal is None else legal[:-1])
         log_pi = f.log_prob(phi[:-1], batch.actions)
         log_rho = log_pi - f.log_prob(batch.mu, batch.actions)
 
@@ -200,7 +202,7 @@ def stochastic_dueling(method: Method, network: Network, batch: Batch, seen: Eva
     with torch.no_grad():
         samples = f.sample(phi, seen.noise)  # a', u_1 … u_n: constants, so that no gradient of the critic reaches π
     v = network.state_value(seen.features)
-    actions = torch.cat((batch.actions.unsqueeze(0), samples))
+    actions = f.encode(torch.cat((batch.actions.unsqueeze(0), samples))).to(phi.dtype)
     advantages = network.advantages(seen.features[:-1], actions)
     with torch.no_grad():
         q, q_sampled = v[:-1] + advantages[:2] - advantages[2:].mean(0)
@@ -230,13 +232,14 @@ def separate(method: Method, network: Network, batch: Batch, seen: Evaluated) ->
     with torch.no_grad():
         sampled = f.sample(phi, seen.noise)
     v = network.state_value(seen.features)
-    qs = network.separate_values(seen.x[:-1], torch.cat((batch.actions.unsqueeze(0), sampled)))
+    actions = f.encode(torch.cat((batch.actions.unsqueeze(0), sampled))).to(phi.dtype)
+    qs = network.separate_values(seen.x[:-1], actions)
     with torch.no_grad():
         q, q_sampled = qs.detach()
         bootstrap = v, q
         if seen.slow:
             slow_v = seen.slow.state_value(seen.slow.critic_features(seen.x))
-            bootstrap = slow_v, seen.slow.separate_values(seen.x[:-1], batch.actions.unsqueeze(0)).squeeze(0)
+            bootstrap = slow_v, seen.slow.separate_values(seen.x[:-1], actions[:1]).squeeze(0)
         target = method.returns(batch, *bootstrap, seen)
         expected = gradients.by_samples(f, phi, batch.mu, sampled, q_sampled.unsqueeze(0))
         g = gradients.acer(f, phi, batch.actions, seen.log_rho, v[:-1], target.policy, expected, method.c)

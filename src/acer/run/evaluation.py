@@ -64,7 +64,7 @@ def evaluate(
         if interrupted():
             raise KeyboardInterrupt
         noise = None if deterministic else agent.distribution.noise(rng, (env.count,))
-        actions, _ = agent.act(x, noise)
+        actions, _ = agent.act(x, noise, env.masks())
         step = env.step(actions)
         x = step.observations
         returns += step.rewards

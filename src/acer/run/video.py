@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from acer.config import environment_options
 from acer.envs import EnvBatch, make_one
+from acer.envs.episodes import MASKS
 from acer.envs.family import Pictures
 from acer.envs.others import EnvMaker
 from acer.envs.registry import family_of, make_batch
@@ -112,6 +113,9 @@ class Stage(Protocol):
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, list[NDArray[np.uint8]]]:
         """Observation, raw reward, whether the episode is over, and the frames since the last step."""
 
+    def masks(self) -> NDArray[np.bool_] | None:
+        """Which choices are legal now [1, n], if the environment says so."""
+
     def close(self) -> None: ...
 
 
@@ -121,6 +125,7 @@ class _Rendered:
     def __init__(self, env: gym.Env[Any, Any], agent: Agent) -> None:
         self.env, self.agent = env, agent
         self.fps = env.metadata.get("render_fps") or 30
+        self.masked = env.has_wrapper_attr(MASKS)
 
     def reset(self, seed: int) -> tuple[NDArray[Any], list[NDArray[np.uint8]]]:
         with _by_the_environment("reset"):
@@ -139,6 +144,12 @@ class _Rendered:
         if not isinstance(frame, np.ndarray) or frame.ndim != 3:
             raise EnvironmentFault("cannot render: the environment has no rgb_array frames")
         return frame
+
+    def masks(self) -> NDArray[np.bool_] | None:
+        if not self.masked:
+            return None
+        with _by_the_environment("action_masks"):
+            return np.asarray(self.env.get_wrapper_attr(MASKS)(), np.bool_).reshape(1, -1)
 
     def close(self) -> None:
         self.env.close()
@@ -160,6 +171,9 @@ class Shown:
         step = self.batch.step(action)
         return step.observations, float(step.rewards[0]), bool(step.ends_episode[0]), frames
 
+    def masks(self) -> NDArray[np.bool_] | None:
+        return self.batch.masks()
+
     def close(self) -> None:
         self.batch.close()
         self.pictures.close()
@@ -176,7 +190,7 @@ def _play(
         total, steps, over = 0.0, 0, False
         while not over and steps < agent.config.eval_limit:
             noise = None if deterministic else agent.distribution.noise(rng, (1,))
-            action, _ = agent.act(x, noise)
+            action, _ = agent.act(x, noise, stage.masks())
             x, reward, over, frames = stage.step(action)
             total, steps = total + reward, steps + 1
             yield from frames
