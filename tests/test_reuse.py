@@ -14,6 +14,7 @@ from acer.config import defaults
 from acer.errors import SettingsError
 from acer.learner import kernels, reuse
 from acer.learner.networks import Architecture, Encoder, Network
+from acer.learner.parameters import Constants, descend
 from acer.run.training import Training
 
 SIZES = st.sampled_from([(1, 36, 36), (4, 44, 40), (3, 39, 47), (4, 84, 84)])
@@ -247,3 +248,16 @@ def test_many_processes_reuse_too(tmp_path):
 def test_reuse_without_images_of_bytes_is_refused(env):
     with pytest.raises(SettingsError, match="--reuse always is for convolutions of images of bytes"):
         ACER(env, reuse="always")
+
+
+def test_one_pass_of_the_optimiser_is_its_passes_one_after_the_other():
+    rng = np.random.default_rng(0)
+    vectors = [torch.from_numpy(rng.normal(size=n).astype(np.float32)) for n in (9_000, 5_000)]
+    square, gradient = (torch.from_numpy(rng.gamma(1, size=9_000).astype(np.float32)) for _ in range(2))
+    results = []
+    for one_pass in (False, True):
+        theta, theta_a, squares = (vector.clone() for vector in (*vectors, square))
+        descend(theta, theta_a, squares, gradient, 1e-2, Constants(0.9, 0.99, 1e-6, one_pass), 0.5)
+        results.append(torch.cat((theta, theta_a, squares)))
+    torch.testing.assert_close(*results, rtol=1e-5, atol=1e-6)
+    assert not torch.equal(results[0][9_000:14_000], vectors[1])

@@ -51,7 +51,9 @@ class Agent:
             torch.manual_seed(seed)
             self.network = Network(self.architecture).to(self.device)
             self.average = Policy(self.architecture).to(self.device)
-        constants = Constants(config.alpha, config.rmsprop_decay, config.rmsprop_epsilon)
+        constants = Constants(
+            config.alpha, config.rmsprop_decay, config.rmsprop_epsilon, one_pass=self.architecture.reuse != "never"
+        )
         moments = Moments(observation.shape, pooled=observation.is_pixels) if config.normalize_observations else None
         self.home = make_home(self.network, self.average, constants, moments)
         self.use_moments()

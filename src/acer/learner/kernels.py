@@ -14,11 +14,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
-    """The function as machine code."""
+    """The function as machine code. NumPy's way with errors, not Python's: x / 0 is no exception, which would keep
+    loops from being vectorised."""
     try:
-        return numba.njit(function, cache=True, nogil=True)  # type: ignore[no-any-return]
+        return numba.njit(function, cache=True, nogil=True, error_model="numpy")  # type: ignore[no-any-return]
     except RuntimeError:  # no directory can be written to: each process compiles its own
-        return numba.njit(function, nogil=True)  # type: ignore[no-any-return]
+        return numba.njit(function, nogil=True, error_model="numpy")  # type: ignore[no-any-return]
 
 
 @compiled
@@ -51,11 +52,11 @@ def windows(changed: NDArray[np.bool_], kernel: int, stride: int) -> NDArray[np.
     for t in range(steps):
         for b in range(count):
             for i in range(out.shape[2]):
-                for j in range(out.shape[3]):
-                    for y in range(stride * i, stride * i + kernel):
-                        for x in range(stride * j, stride * j + kernel):
-                            if changed[t, b, y, x]:
-                                out[t, b, i, j] = True
+                for y in range(stride * i, stride * i + kernel):
+                    source, target = changed[t, b, y], out[t, b, i]
+                    for x in range(kernel):
+                        for j in range(len(target)):
+                            target[j] |= source[stride * j + x]
     return out
 
 
@@ -149,3 +150,22 @@ def scatter_bfloat16(bits: NDArray[np.uint16], index: NDArray[np.int32], out: ND
             wide[c] = np.uint32(source[c]) << np.uint32(16)
         for c in range(len(target)):
             target[c] += single[c]
+
+
+@compiled
+def descend(
+    theta: NDArray[Any], theta_a: NDArray[Any], square: NDArray[Any], gradient: NDArray[Any], constants: NDArray[Any]
+) -> None:
+    """RMSProp of θ, and θ_a after it, which is as long as the first part of θ. constants: η, factor,
+    β, 1 − β, ε and 1 − α, in the vectors' precision."""
+    rate, factor, decay, new, epsilon, moved = constants
+    for start in range(0, len(theta), 4096):  # by parts that stay in the cache
+        stop = min(start + 4096, len(theta))
+        t, s, g = theta[start:stop], square[start:stop], gradient[start:stop]
+        for i in range(stop - start):
+            step = factor * g[i]
+            s[i] = decay * s[i] + new * step * step
+            t[i] -= rate * step / np.sqrt(s[i] + epsilon)
+        a = theta_a[start:stop]
+        for i in range(len(a)):
+            a[i] += moved * (t[i] - a[i])

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,3 +27,22 @@ def rmsprop(
 def average(theta_a: Tensor, theta: Tensor, alpha: float) -> None:
     """θ_a ← α θ_a + (1 − α) θ, in place."""
     theta_a.lerp_(theta, 1 - alpha)
+
+
+def in_one_pass(
+    theta: Tensor,
+    theta_a: Tensor,
+    square: Tensor,
+    gradient: Tensor,
+    rate: float,
+    decay: float,
+    epsilon: float,
+    alpha: float,
+    factor: float = 1.0,
+) -> None:
+    """`rmsprop` and then `average`, θ_a being of the first part of θ. Long vectors are faster so: memory, not
+    arithmetic, is what they cost."""
+    from acer.learner import kernels  # takes half a second, which short vectors need not pay
+
+    numbers = np.array([rate, factor, decay, 1 - decay, epsilon, 1 - alpha], square.numpy().dtype)
+    kernels.descend(theta.numpy(), theta_a.numpy(), square.numpy(), gradient.numpy(), numbers)

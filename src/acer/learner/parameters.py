@@ -48,6 +48,7 @@ class Constants:
     alpha: float  # of the average network
     decay: float  # β and ε of RMSProp
     epsilon: float
+    one_pass: bool = False  # over the vectors, instead of one for each operation: the same but for rounding
 
 
 class Home(Protocol):
@@ -127,5 +128,10 @@ def descend(
     factor: float = 1.0,
 ) -> None:
     """One update in place, the same in every home."""
+    if constants.one_pass:
+        optimizer.in_one_pass(
+            theta, theta_a, square, gradient, rate, constants.decay, constants.epsilon, constants.alpha, factor
+        )
+        return
     optimizer.rmsprop(theta, square, gradient, rate, constants.decay, constants.epsilon, factor)
     optimizer.average(theta_a, theta[: len(theta_a)], constants.alpha)
