@@ -1,12 +1,14 @@
 """`acer bench`: what is compared and how; not how fast anything is."""
 
 import json
+import sys
 from dataclasses import replace
 
 import pytest
 
 from acer.bench import measure
-from acer.bench.contenders import bare_work, pair, pairs
+from acer.bench.contenders import Pair, bare_work, pair, pairs
+from acer.cli import main
 from acer.config import defaults
 from acer.errors import AcerError
 from acer.learner import actor_learner
@@ -92,3 +94,45 @@ def test_a_peer_that_fails_is_one_clear_line(tmp_path, monkeypatch):
     script.write_text("import time; time.sleep(60)")
     with pytest.raises(AcerError, match="not done after 0 seconds"):
         measure.peer_speed(measure.sys.executable, "peer.py", [], "The peer")
+
+
+def test_reuse_is_compared_with_every_patch_in_each_precision_and_number_of_processes(monkeypatch):
+    atari = sys.modules["acer.bench.atari"]  # the package has a function of that name
+    asked = []
+
+    def one(config):
+        asked.append((config.env, config.precision, config.home, config.reuse))
+        dense = config.reuse == "never"
+        seconds = {"learning": 2.0 if dense else 1.0}
+        return Pair(100, seconds, {"learning": 0.5}, None if dense else 0.25)
+
+    monkeypatch.setattr(atari, "at_once", lambda work, jobs: [one(jobs[0][0])])
+    monkeypatch.setattr(atari, "pairs", lambda config, *_: [one(config)] * 2)
+    monkeypatch.setattr(atari, "faster_precision", lambda device: "bfloat16")
+    monkeypatch.setattr(atari, "cores", lambda: 2)
+    result = atari.atari(1, False, lambda line: None, "breakout")
+    assert asked == [
+        ("breakout", precision, home, reuse)
+        for precision in ("bfloat16", "float32")
+        for home in ("local", "shared")
+        for reuse in ("auto", "never")
+    ]
+    assert result["game"] == "breakout" and result["distinct"] == 0.25
+    for precision in ("bfloat16", "float32"):
+        assert result["by_precision"][precision]["times_dense"] == 2
+        assert result["by_precision"][precision]["roofline_fraction"] == 0.5
+        assert result["shared"][precision]["steps_per_second"] == 200
+        assert result["shared"][precision]["dense"]["steps_per_second"] == 100
+    json.dumps(result)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["classic", "--game", "pong"], "--game is for acer bench atari"), (["atari", "--game", "ping"], "is none of")],
+)
+def test_a_game_that_cannot_be_meant_is_refused(arguments, said, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["acer", "bench", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert said in capsys.readouterr().err

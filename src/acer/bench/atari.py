@@ -1,76 +1,102 @@
-"""Pong at replay ratio 4 with 16 environments, in float32 and in bfloat16, in one process and in several."""
+"""A game at replay ratio 4 with 16 environments: each precision of the machine, with and without reuse of patches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import torch
 
-from acer.bench.contenders import PFRL, pair, pairs, pfrl
+from acer.bench.contenders import PFRL, Pair, pair, pairs, pfrl
 from acer.bench.measure import Parts, Speeds, alternate, at_once, medians, peer_python, ratio, report, where_time_goes
 from acer.config import Config, defaults
 from acer.learner.networks import faster_precision
 from acer.machine import cores
 
-PRECISIONS = ("float32", "bfloat16")
 ENVIRONMENTS = 16
-MOST_SECONDS = 30.0  # of a measurement: where bfloat16 is emulated it takes long
+MOST_SECONDS = 30.0  # of a measurement
+DENSE = " dense"  # in a contender's name: every patch is computed
 
 
-def settings(precision: str, **changes: Any) -> Config:
+def settings(precision: str, game: str = "pong", **changes: Any) -> Config:
     """The preset with replay from the beginning."""
-    return defaults("pong", continuous=False, preset="atari", precision=precision, replay_start=640, **changes)
+    return defaults(game, continuous=False, preset="atari", precision=precision, replay_start=640, **changes)
 
 
-def atari(turns: int, peers: bool, say: Callable[[str], None]) -> dict[str, Any]:
-    """Steps per second of training on Pong with the atari preset, each precision beside its own roofline.
+def atari(turns: int, peers: bool, say: Callable[[str], None], game: str = "pong") -> dict[str, Any]:
+    """Steps per second of training on a game with the atari preset, beside the bare work in the same precision.
 
-    What has no precision in its name is that of the one that this machine is made for, in one process. Beside it, as
-    PFRL has it, actor-learners in processes of their own that share 16 environments and their parameters.
+    What has no precision in its name is that of the one that this machine is made for, in one process. float32 is
+    measured too where that is bfloat16, not the other way round: there bfloat16 is emulated. Beside one process, as
+    PFRL has it, actor-learners in processes of their own that share 16 environments and their parameters. Each of them
+    also without reuse (*dense*).
     """
     native = faster_precision(torch.device("cpu"))
-    other = PRECISIONS[native == "float32"]
-    config = settings(native)
+    precisions = list(dict.fromkeys((native, "float32")))
+    config = settings(native, game)
     groups = ENVIRONMENTS // config.trajectories_per_update
     actors = max(n for n in range(1, cores() + 1) if groups % n == 0)
     parts: dict[str, list[Parts]] = {}
+    shares: list[float] = []  # of distinct patches
 
-    def own(precision: str) -> dict[str, float]:
-        # In a process of its own, as the others are.
-        (measured,) = at_once(pair, [(settings(precision), 960, 10, MOST_SECONDS)])
-        parts.setdefault(precision, []).append((measured.own, measured.bare))
-        return {f"acer {precision}": measured.speed, f"roofline {precision}": measured.roofline}
+    def measure(precision: str, processes: int, dense: bool) -> dict[str, float]:
+        changes = {"reuse": "never"} if dense else {}
+        # In processes of their own, as the peer's.
+        measured: list[Pair] = (
+            at_once(pair, [(settings(precision, game, **changes), 960, 10, MOST_SECONDS)])
+            if processes == 1
+            else pairs(
+                settings(precision, game, home="shared", actors=processes, environments=ENVIRONMENTS // processes,
+                         **changes), 960, 10, MOST_SECONDS
+            )
+        )  # fmt: skip
+        which = _name(precision, processes, dense)
+        parts.setdefault(which, []).append((measured[0].own, measured[0].bare))
+        shares.extend(one.distinct for one in measured if one.distinct is not None)
+        return {f"acer {which}": sum(each.speed for each in measured),
+                f"roofline {which}": sum(each.roofline for each in measured)}  # fmt: skip
 
-    def shared(precision: str) -> dict[str, float]:
-        team = settings(precision, home="shared", actors=actors, environments=ENVIRONMENTS // actors)
-        measured = pairs(team, 960, 10, MOST_SECONDS)
-        parts.setdefault(f"{precision} shared", []).append((measured[0].own, measured[0].bare))
-        return {f"acer {precision} shared": sum(each.speed for each in measured),
-                f"roofline {precision} shared": sum(each.roofline for each in measured)}  # fmt: skip
+    def contenders_of(precision: str) -> Iterator[Callable[[], dict[str, float]]]:
+        for processes in dict.fromkeys((1, actors)):
+            for dense in (False, True):
+                yield partial(measure, precision, processes, dense)
 
-    def both(precision: str) -> list[Callable[[], dict[str, float]]]:
-        return [partial(own, precision), *([partial(shared, precision)] if actors > 1 else [])]
-
-    contenders = both(native)
+    contenders = list(contenders_of(native))
     if peers:
         python = peer_python("pfrl", PFRL, say)
         # It replays only finished episodes: measured after the first of each process.
         contenders.append(lambda: {"pfrl": pfrl(python, config, 1_500 * cores(), 500 * cores(), replay_start=100)})
-    contenders += both(other)
+    for precision in precisions[1:]:
+        contenders += contenders_of(precision)
     results = alternate(contenders, turns, say)
+
+    def compared(precision: str, processes: int) -> dict[str, Any]:
+        own, dense = (_name(precision, processes, dense) for dense in (False, True))
+        return _compared(results, parts, own) | {
+            "times_dense": ratio(results, f"acer {own}", f"acer {dense}"),
+            "dense": _compared(results, parts, dense),
+        }
+
     return report("atari", config, results, parts[native], ["pfrl"], suffix=f" {native}") | {
+        "game": game,
+        "distinct": fmean(shares),
         "precision": native,
-        "by_precision": {precision: _compared(results, parts, precision) for precision in PRECISIONS},
+        "by_precision": {precision: compared(precision, 1) for precision in precisions},
         "shared_actors": actors,
         "shared": {
-            precision: {
-                **_compared(results, parts, f"{precision} shared"),
-                "roofline_fraction_of_one_process": ratio(results, f"acer {precision} shared", f"roofline {precision}"),
+            precision: compared(precision, actors) | {
+                "roofline_fraction_of_one_process": ratio(
+                    results, f"acer {_name(precision, actors, False)}", f"roofline {precision}"
+                )
             }
-            for precision in PRECISIONS
+            for precision in precisions
             if actors > 1
         },
-    }
+    }  # fmt: skip
+
+
+def _name(precision: str, processes: int, dense: bool) -> str:
+    return precision + " shared" * (processes > 1) + DENSE * dense
 
 
 def _compared(results: Speeds, parts: dict[str, list[Parts]], which: str) -> dict[str, Any]:

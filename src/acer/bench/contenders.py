@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 import math
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -37,6 +38,7 @@ class Pair:
     steps: int
     own: dict[str, float]
     bare: dict[str, float]
+    distinct: float | None  # mean share of the convolutions' work that distinct patches needed, if it was looked for
 
     @property
     def speed(self) -> float:
@@ -83,7 +85,7 @@ def _in_turns(
     """together: waits for other processes, so that all are at their own iterations or all at the bare work."""
     own, bare = Stopwatch(), Stopwatch()
     work = bare_work(learner.config)
-    steps = 0
+    steps, shares = 0, []
     with contextlib.ExitStack() as patches:
         patches.callback(work.env.close)
         for part, owner, name in (
@@ -103,6 +105,7 @@ def _in_turns(
             total += time.perf_counter() - at
             assert report.replays == round(learner.config.replay_ratio)
             steps += report.steps
+            shares += [report.diagnostics["distinct"]] if "distinct" in report.diagnostics else []
             together()
             for part, (function, times) in work.parts.items():
                 # As in an iteration, the torso casts its weights once for all acting.
@@ -111,7 +114,7 @@ def _in_turns(
                         bare.timed(part, function)()
             done += 1
     own.seconds["everything else"] = total - sum(own.seconds.values())
-    return Pair(steps // done, *(watch.mean(done) for watch in (own, bare)))
+    return Pair(steps // done, own.mean(done), bare.mean(done), statistics.fmean(shares) if shares else None)
 
 
 def train(config: Config, warm_up: int, measured: int) -> float:

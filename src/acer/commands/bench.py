@@ -7,6 +7,7 @@ from typing import Any
 
 from acer.commands.common import check_least, say, whole_flag
 from acer.commands.flags import Parser, choice
+from acer.errors import SettingsError
 from acer.machine import check_writable
 
 NAMES = ("classic", "atari", "control")
@@ -19,6 +20,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="{" + ",".join(NAMES) + "}",
         help="what to measure: training at replay ratio 4 on CartPole-v1, on Pong or on cheetah",
     )
+    parser.flag("--game", metavar="NAME", help="which game, with atari [pong]")
     whole_flag(
         parser,
         "--turns",
@@ -38,13 +40,19 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from acer.bench import BENCHMARKS
+    from acer.envs.scores import GAMES
 
     check_least("--turns", args.turns, 1)
     if args.output is not None:  # what cannot be written is better known before than after
         args.output.parent.mkdir(parents=True, exist_ok=True)
         check_writable(args.output)
+    of_game = {} if args.game is None else {"game": args.game}
+    if of_game and args.name != "atari":
+        raise SettingsError("--game is for acer bench atari; leave it out")
+    if of_game and args.game not in GAMES:
+        raise SettingsError(f"--game {args.game} is none of the games that `acer envs` lists")
     say(f"Measuring {args.name}, {args.turns} turns; leave the machine to it")
-    result = BENCHMARKS[args.name](args.turns, args.peers, say)
+    result = BENCHMARKS[args.name](args.turns, args.peers, say, **of_game)
     if args.output is not None:
         args.output.write_text(json.dumps(result, indent=2) + "\n")
     if args.json:
@@ -64,4 +72,5 @@ def _print(result: dict[str, Any]) -> None:
         for precision, one in result.get(of, {}).items():
             peers = "".join(f", {times:.1f} times {peer}" for peer, times in one["times_the_peers"].items())
             print(f"  {precision}, {where}: {one['steps_per_second']:,.0f} steps/s, "
-                  f"{one['roofline_fraction']:.2f} of the bare work's speed{peers}")  # fmt: skip
+                  f"{one['roofline_fraction']:.2f} of the bare work's speed{peers}; "
+                  f"{one['times_dense']:.2f} times as fast as with --reuse never")  # fmt: skip

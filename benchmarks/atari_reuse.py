@@ -1,0 +1,91 @@
+"""What is left of the gain on a trained agent's own replay: results/bench/atari_reuse.csv, a row for each run
+
+    python benchmarks/atari_reuse.py RUN…
+
+RUN is the directory of a game's run, or a copy of one that still goes on. Draws trajectories from its replay memory and
+makes the same updates with every patch and with the distinct ones, alternating, by the processor's time in one thread,
+which other work on the machine disturbs little. A row that is there is measured anew.
+"""
+
+import csv
+import dataclasses
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from acer import ACER
+from acer.learner import optimizer
+from acer.learner.actor_learner import ActorLearner
+from acer.learner.update import Batch, update
+from acer.machine import keep_memory
+from acer.run.training import Training
+from table import write
+
+FILE = Path("results/bench/atari_reuse.csv")
+COLUMNS = ["run", "game", "precision", "steps", "return", "updates", "distinct", "distinct_10", "distinct_90",
+           "dense_ms", "auto_ms", "ratio"]  # fmt: skip
+UPDATES = 60
+
+
+def milliseconds(learner: ActorLearner, batch: Batch) -> float:
+    """One update and its push, by the processor's time."""
+    agent, config = learner.agent, learner.config
+    began = time.process_time()
+    agent.home.gradient.zero_()
+    update(agent.network, agent.average, batch, agent.method, torch.empty(0))
+    _, factor = optimizer.clip_by_norm(agent.home.gradient, config.max_gradient_norm)
+    agent.home.push(agent.home.gradient, 1e-9, factor)
+    return 1000 * (time.process_time() - began)
+
+
+def row(run: Path) -> list[object]:
+    torch.set_num_threads(1)
+    keep_memory()
+    learners = {}
+    for way in ("never", "auto"):
+        model = ACER.load(run, resume=True)
+        learner = model._training.learner
+        model.close()
+        own = Training(dataclasses.replace(learner.config, reuse=way, threads=1)).learner
+        for name in ("theta", "theta_a", "square"):
+            getattr(own.agent.home, name).copy_(getattr(learner.agent.home, name))
+        own.agent.home.moments = learner.agent.home.moments
+        own.agent.use_moments()
+        learners[way] = own
+    replay, rng = learner.replay, np.random.default_rng(0)
+    times: dict[str, list[float]] = {way: [] for way in learners}
+    shares = []
+    for number in range(UPDATES + 3):  # the first ones compile and take memory
+        drawn = replay.sample(rng, learner.config.trajectories_per_update)
+        for way, own in learners.items():
+            took = milliseconds(own, own._batch(drawn))
+            if number >= 3:
+                times[way].append(took)
+        shares.append(learners["auto"].agent.network.encoder.distinct)
+    config = learner.config
+    with (run / "progress.csv").open(newline="") as file:
+        last = list(csv.DictReader(file))[-1]
+    ratio = statistics.median(a / b for a, b in zip(times["never"], times["auto"], strict=True))
+    tenths = statistics.quantiles(shares[3:], n=10)
+    numbers = [statistics.fmean(shares[3:]), tenths[0], tenths[-1], *(statistics.median(times[w]) for w in learners)]
+    return [run.name, config.env, config.precision, learner.steps, last["return_mean"], UPDATES,
+            *(round(number, 3) for number in numbers), round(ratio, 3)]  # fmt: skip
+
+
+def main() -> None:
+    found = {}
+    if FILE.exists():
+        with FILE.open(newline="") as file:
+            found = {old[0]: old for old in list(csv.reader(file))[1:]}
+    for run in map(Path, sys.argv[1:]):
+        found[run.name] = row(run)
+        print(*found[run.name], sep="\t", flush=True)
+        write(FILE, COLUMNS, found.values())
+
+
+if __name__ == "__main__":
+    main()
