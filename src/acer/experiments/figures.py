@@ -88,6 +88,36 @@ def atari(
     return _save(figure, f"cumulative maximum; score of a game: mean over the past million frames\n{caption}", output)
 
 
+PEERS = {"acer": "tab:red", "acer-efficient": "tab:pink", "sac": "tab:blue", "td3": "tab:cyan", "ppo": "tab:green",
+         "a2c": "tab:olive", "dqn": "tab:purple"}  # fmt: skip
+
+
+def peers(
+    curves: dict[tuple[str, str], dict[str, tuple[Array, Array, Array, Array]]], caption: str, output: Path
+) -> list[Path]:
+    """A row for each task, against steps and against time: x, mean over seeds, least and largest by (task, method)."""
+    tasks = list(dict.fromkeys(task for task, _ in curves))
+    figure, grid = plt.subplots(max(1, len(tasks)), 2, figsize=(8, 2.4 * max(1, len(tasks)) + 0.9), squeeze=False,
+                                layout="constrained")  # fmt: skip
+    methods: dict[str, Any] = {}
+    for task, panels in zip(tasks, grid, strict=False):
+        own = {method: of for (env, method), of in curves.items() if env == task}
+        for axis, panel in zip(("steps", "seconds"), panels, strict=True):
+            _plain(panel)
+            unit, label = _steps(of[axis][0][-1] for of in own.values()) if axis == "steps" else (60.0, "minutes")
+            for method, of in own.items():
+                x, mean, low, high = of[axis]
+                (methods[method],) = panel.plot(x / unit, mean, color=PEERS[method], linewidth=1.6)
+                panel.fill_between(x / unit, low, high, color=PEERS[method], alpha=0.15, linewidth=0)
+            panel.set_xlabel(label, fontsize=9)
+        panels[0].set_ylabel(task, fontsize=9)
+    if methods:
+        figure.legend(methods.values(), methods, loc="outside upper center", ncols=len(methods), frameon=False,
+                      fontsize=9)  # fmt: skip
+    meaning = "mean return of evaluations with the mode action; line and band: mean and range of the seeds"
+    return _save(figure, f"{meaning}\n{caption}", output)
+
+
 # Panels of the theory figure: title and horizontal axis; where an axis begins.
 PANELS = {
     "contraction": ("Contraction of B", "truncation c"),

@@ -1,6 +1,7 @@
 """An experiment as data: its runs by environment, method, setting and seed, and how much of it a scale does."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol, Self
 
@@ -39,6 +40,7 @@ class Size:
     environments: tuple[str, ...] = ()  # those of the plan if none are named
     methods: tuple[str, ...] = ()  # likewise
     settings_of_all: dict[str, Any] = field(default_factory=dict)
+    seeds: int = 1
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Plan:
     sizes: dict[Scale, Size]
     configure: "Configure"
     settings_are_drawn: bool = True  # so that there are several of them
+    has: Callable[[str, str], bool] = lambda env, method: True  # whether a method is for an environment
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,11 @@ def jobs(name: str, scale: Scale, selection: Selection, threads: int = 1) -> lis
 
     return [
         job(env, method, setting, seed)
-        for seed in selection.seeds or (0,)
+        for seed in selection.seeds or range(size.seeds)
         for setting in settings
         for env in environments
         for method in methods
+        if plan.has(env, method)
     ]
 
 

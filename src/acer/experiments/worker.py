@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from acer.errors import FAILED, INTERRUPTED, CheckpointError
-from acer.experiments import runs
+from acer.experiments import peers, runs
 from acer.experiments.plan import Job, from_json
 from acer.learner.actor_learner import Report
 from acer.machine import versions
@@ -45,6 +45,8 @@ class Progress(Callback):
 def train(job: Job, directory: Path, say: Say) -> bool:
     """Trains in `directory`, from the run's last checkpoint if it has one, and saves the agent there; whether it came
     to its end."""
+    if job.method in (*peers.AGENTS, peers.RANDOM):
+        return peers.train(job, directory, say)
     training = take_up(job, directory)
     training.callbacks = [Progress(say)]
     try:
