@@ -7,24 +7,26 @@ so; 130 interrupted, after saving.
 
 import difflib
 import io
-import os
 import sys
 
 from acer import __version__
 from acer.commands import COMMANDS
 from acer.commands.flags import Parser
-from acer.console import complain
+from acer.console import complain, leave_standard_output
 from acer.errors import INTERRUPTED, MISTAKE, AcerError, SettingsError, in_one_line
+from acer.machine import keep_standard_streams
 
 
 def main() -> None:
     """Entry point of the command."""
+    keep_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
         code = _run(sys.argv[1:])
-        sys.stdout.flush()
+        if sys.stdout is not None and not sys.stdout.closed:
+            sys.stdout.flush()
     except AcerError as error:
         complain(str(error))
         code = error.exit_code
@@ -34,10 +36,11 @@ def main() -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:  # whoever read has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        leave_standard_output()
         code = 0
     except OSError as error:
         complain(f"{error.filename}: {error.strerror}" if error.filename else in_one_line(error))
+        leave_standard_output()
         code = MISTAKE
     sys.exit(code)
 

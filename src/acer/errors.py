@@ -32,6 +32,10 @@ class LearningFault(AcerError):
     exit_code = FAILED
 
 
+class SecondSignal(KeyboardInterrupt):
+    """The user has asked twice: the run ends at once. It tells a signal from an environment that raises the like."""
+
+
 def in_one_line(error: BaseException) -> str:
     """What an exception says."""
     return " ".join(str(error).split()) or "no message"

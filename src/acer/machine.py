@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import errno
 import functools
 import hashlib
 import os
@@ -12,8 +11,6 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
-
-from acer.errors import SettingsError
 
 
 def cores() -> int:
@@ -39,6 +36,20 @@ def _code() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in modules)).hexdigest()[:12]
 
 
+def keep_standard_streams() -> None:
+    """Puts the null device where a standard stream was closed: the next file to be opened would take its number, and
+    what is printed would go into that."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            with contextlib.suppress(OSError):
+                null = os.open(os.devnull, os.O_RDWR)
+                if null != number:
+                    os.dup2(null, number)
+                    os.close(null)
+
+
 def free_memory() -> int:
     """Bytes of memory that are free or can be freed."""
     with contextlib.suppress(OSError, ValueError):
@@ -46,19 +57,6 @@ def free_memory() -> int:
             sizes = dict(line.split(":") for line in file)
         return int(sizes["MemAvailable"].split()[0]) << 10
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def check_writable(file: Path) -> None:
-    """Refuses a place where no file can be written, before there is something to lose."""
-    try:
-        if file.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        there = file.exists()
-        file.open("ab").close()
-        if not there:
-            file.unlink()
-    except OSError as error:
-        raise SettingsError(f"cannot write {file}: {error.strerror}") from None
 
 
 def lock(descriptor: int) -> bool:

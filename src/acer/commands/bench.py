@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from acer.commands.common import check_least, say, whole_flag
+from acer.commands.common import check_least, whole_flag
 from acer.commands.flags import Parser, choice
+from acer.console import say
 from acer.errors import SettingsError
-from acer.machine import check_writable
 
 NAMES = ("classic", "atari", "control")
 
@@ -41,6 +41,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     from acer.bench import BENCHMARKS
     from acer.envs.scores import GAMES
+    from acer.run.outputs import check_writable, write_beside
 
     check_least("--turns", args.turns, 1)
     if args.output is not None:  # what cannot be written is better known before than after
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     say(f"Measuring {args.name}, {args.turns} turns; leave the machine to it")
     result = BENCHMARKS[args.name](args.turns, args.peers, say, **of_game)
     if args.output is not None:
-        args.output.write_text(json.dumps(result, indent=2) + "\n")
+        write_beside(args.output, f"{json.dumps(result, indent=2)}\n".encode())
     if args.json:
         print(json.dumps(result))
     else:

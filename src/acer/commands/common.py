@@ -5,17 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acer.commands.flags import Parser, choice, reader
-from acer.console import errors
+from acer.console import say, tell
 from acer.errors import INTERRUPTED, SettingsError
 
 if TYPE_CHECKING:
     from acer.model import ACER
     from acer.run.training import Training
-
-
-def say(line: str) -> None:
-    """What is about to happen, on standard error: standard output is for results."""
-    errors.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def whole_flag(parser: Parser, flag: str, default: int | None, text: str, **options: Any) -> None:
@@ -35,7 +30,7 @@ def drive(training: "Training", out: Path, quiet: bool) -> int:
     from acer.run import trust
     from acer.run.plots import curves
 
-    where = out.absolute()  # an environment may change the directory
+    where = training.directory or out.absolute()  # an environment may change the directory
     try:
         training.run(shown=not quiet)
     finally:
@@ -52,7 +47,7 @@ def drive(training: "Training", out: Path, quiet: bool) -> int:
     result = "no episode ended"
     if training.state.meter.recent:
         result = f"return {training.state.meter.return_mean:,.1f} over the last episodes"
-    print(f"{out}: {training.steps:,} steps in {training.state.progress.seconds:,.0f} s, {result}")
+    tell(f"{out}: {training.steps:,} steps in {training.state.progress.seconds:,.0f} s, {result}")
     return 0
 
 

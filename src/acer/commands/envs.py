@@ -2,8 +2,8 @@
 
 import argparse
 
-from acer.commands.common import say
 from acer.commands.flags import Parser
+from acer.console import say
 
 
 def add_arguments(parser: Parser) -> None:

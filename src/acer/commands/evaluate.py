@@ -1,10 +1,12 @@
 """Play a run's latest checkpoint, or a saved model, on new seeds."""
 
 import argparse
+import contextlib
 import json
 
-from acer.commands.common import add_model_arguments, check_least, load, say, whole_flag
+from acer.commands.common import add_model_arguments, check_least, load, whole_flag
 from acer.commands.flags import Parser
+from acer.console import output_to_errors, say, tell
 
 
 def add_arguments(parser: Parser) -> None:
@@ -15,17 +17,19 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_least("--episodes", args.episodes, 1)
-    model = load(args)
+    with output_to_errors() if args.json else contextlib.nullcontext():
+        model = load(args)
     policy, episodes = args.policy or model.config.eval_policy, args.episodes
     played = args.env or model.config.env
     say(f"Playing {episodes} episodes of {played} with {policy} actions, {model.config.algo} from {args.directory}")
-    result = model.evaluate(episodes, policy == "mode", args.seed)
-    model.close()
+    with output_to_errors() if args.json else contextlib.nullcontext():
+        result = model.evaluate(episodes, policy == "mode", args.seed)
+        model.close()
     if args.json:
         values = {"episodes": episodes, "mean": result.mean, "std": result.std, "returns": result.returns}
-        print(json.dumps(values))
+        tell(json.dumps(values))
     else:
-        print(
+        tell(
             f"return {result.mean:,.1f} ± {result.std:,.1f}  "
             f"(least {min(result.returns):,.1f}, most {max(result.returns):,.1f})"
         )

@@ -4,9 +4,9 @@ import argparse
 import typing
 from pathlib import Path
 
-from acer.commands.common import check_least, say, whole_flag
+from acer.commands.common import check_least, whole_flag
 from acer.commands.flags import Parser, choice
-from acer.console import complain, warn
+from acer.console import complain, say, warn
 from acer.errors import FAILED, INTERRUPTED, SettingsError
 from acer.experiments import catalogue
 from acer.experiments.plan import Scale, Selection

@@ -3,8 +3,9 @@
 import argparse
 from pathlib import Path
 
-from acer.commands.common import add_model_arguments, load, say, whole_flag
+from acer.commands.common import add_model_arguments, load, whole_flag
 from acer.commands.flags import Parser
+from acer.console import say, tell
 
 
 def add_arguments(parser: Parser) -> None:
@@ -21,11 +22,12 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     from acer.run.video import record
 
-    model = load(args)
     output, episodes = args.output or args.directory / "video.mp4", args.episodes
+    where = output.absolute()  # an environment may change the directory
+    model = load(args)
     played, policy = args.env or model.config.env, args.policy or model.config.eval_policy
     say(f"Recording {episodes} episode{'s' * (episodes != 1)} of {played} with {policy} actions into {output}")
-    returns = record(model.agent, played, output, episodes, args.seed, policy == "mode")
+    returns = record(model.agent, played, where, episodes, args.seed, policy == "mode")
     model.close()
-    print(f"{output}: return {', '.join(f'{r:,.1f}' for r in returns)}")
+    tell(f"{output}: return {', '.join(f'{r:,.1f}' for r in returns)}")
     return 0

@@ -6,9 +6,10 @@ What reaches outside this process, a file may not decide: say it again.
 import argparse
 from pathlib import Path
 
-from acer.commands.common import add_env_flag, drive, say, whole_flag
+from acer.commands.common import add_env_flag, drive, whole_flag
 from acer.commands.flags import Parser, add_setting
 from acer.config import SETTINGS, descriptions
+from acer.console import say
 from acer.errors import SettingsError
 
 OUTWARD = [of for of in SETTINGS.values() if of.from_file is not None and of.name != "env"]

@@ -10,9 +10,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from acer.commands.common import drive, say
+from acer.commands.common import drive
 from acer.commands.flags import Parser, add_setting
 from acer.config import SETTINGS, Config, defaults, descriptions, flag_name, from_dict, read_file, to_json
+from acer.console import say
 from acer.errors import SettingsError
 
 USAGE = "ENV [--algo NAME] [--preset NAME] [--steps N] [--seed N] [--out DIR] [--any-setting VALUE …]"
@@ -68,8 +69,9 @@ def run(args: argparse.Namespace) -> int:
     config = combined(file, given)
 
     out = args.out or Path("runs") / f"{_file_name(config.env)}-{config.algo}-{config.seed}"
+    where = out.absolute()  # an environment may change the directory
     training = Training(config)
-    training.begin(out)
+    training.begin(where)
     say(
         f"Training {config.algo} on {config.env} for {config.steps:,} steps "
         f"(preset {config.preset}, seed {config.seed}) in {out}"

@@ -6,7 +6,6 @@ and script whose hashes it names, and pictures and films that are in the file.
 """
 
 import base64
-import contextlib
 import hashlib
 import html
 import json
@@ -19,6 +18,7 @@ from typing import Any
 from acer.errors import SettingsError
 from acer.report.content import content
 from acer.report.gather import gather
+from acer.run.outputs import write_beside
 
 # What style and script are put together from, in this order.
 STYLE = ("layout", "charts", "tables")
@@ -34,14 +34,7 @@ def write(directories: Sequence[Path], output: Path, title: str | None = None) -
         if wrong:
             raise SettingsError(f"cannot write {output}: {problem}")
     shown = content(gather(directories), title or ", ".join(path.resolve().name for path in directories))
-    partial = output.with_name(f".{output.name}.partial")
-    try:
-        partial.write_text(render(shown), encoding="utf-8", errors="replace", newline="\n")
-        os.replace(partial, output)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise SettingsError(f"cannot write {output}: {error.strerror}") from None
+    write_beside(output, render(shown).encode("utf-8", "replace"))
     return shown
 
 

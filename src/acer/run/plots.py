@@ -9,6 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from acer.errors import CheckpointError, SettingsError
+from acer.run.outputs import beside
 from acer.run.tables import column_pairs
 
 
@@ -34,8 +35,9 @@ def curves(directories: Sequence[Path], output: Path, x: str = "steps") -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     try:
-        figure.savefig(output, dpi=150)
-    except (OSError, ValueError) as error:
+        with beside(output) as partial:
+            figure.savefig(partial, dpi=150)
+    except ValueError as error:  # no such format
         raise SettingsError(f"cannot write {output}: {error}") from None
     finally:
         plt.close(figure)

@@ -1,6 +1,5 @@
 """Videos and film strips of a policy at play."""
 
-import contextlib
 import dataclasses
 import itertools
 import os
@@ -19,11 +18,12 @@ from acer.config import environment_options
 from acer.envs import EnvBatch, make_one
 from acer.envs.episodes import MASKS
 from acer.envs.family import Pictures
+from acer.envs.guests import hosted
 from acer.envs.others import EnvMaker
 from acer.envs.registry import family_of, make_batch
-from acer.errors import AcerError, EnvironmentFault, SettingsError, described
+from acer.errors import EnvironmentFault, SettingsError
 from acer.learner.actor_learner import Agent
-from acer.machine import check_writable
+from acer.run.outputs import beside, check_writable
 
 
 def record(
@@ -43,21 +43,19 @@ def record(
     check_writable(output)
     stage = stage_of(source, agent)
     returns: list[float] = []
-    partial, entitled = (output.with_name(f".{output.stem}.{word}.mp4") for word in ("partial", "entitled"))
     try:
-        frames = _play(agent, stage, episodes, seed, deterministic, returns)
-        if output.suffix == ".png":
-            _write_strip(frames, output)
-        else:
-            _write_video(frames, partial, stage.fps)
-            scores = ", ".join(f"{value:,.0f}" for value in returns)
-            name = source if isinstance(source, str) else agent.config.env
-            _entitle(partial, entitled, f"{name}, {agent.config.algo}: {scores}")
-            entitled.rename(output)
+        with beside(output) as finished:
+            frames = _play(agent, stage, episodes, seed, deterministic, returns)
+            if output.suffix == ".png":
+                _write_strip(frames, finished)
+            else:
+                untitled = finished.with_name("untitled.mp4")
+                _write_video(frames, untitled, stage.fps)
+                scores = ", ".join(f"{value:,.0f}" for value in returns)
+                name = source if isinstance(source, str) else agent.config.env
+                _entitle(untitled, finished, f"{name}, {agent.config.algo}: {scores}")
     finally:
         stage.close()
-        partial.unlink(missing_ok=True)
-        entitled.unlink(missing_ok=True)
     return returns
 
 
@@ -128,18 +126,18 @@ class _Rendered:
         self.masked = env.has_wrapper_attr(MASKS)
 
     def reset(self, seed: int) -> tuple[NDArray[Any], list[NDArray[np.uint8]]]:
-        with _by_the_environment("reset"):
+        with hosted("cannot reset"):
             raw, _ = self.env.reset(seed=seed)
             return self.agent.observation.encode_one(raw), [self._frame()]
 
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, list[NDArray[np.uint8]]]:
-        with _by_the_environment("step"):
+        with hosted("cannot step"):
             raw, reward, terminated, truncated, _ = self.env.step(self.agent.action.decode(action)[0])
             x = self.agent.observation.encode_one(raw)
             return x, float(reward), bool(terminated or truncated), [self._frame()]
 
     def _frame(self) -> NDArray[np.uint8]:
-        with _by_the_environment("render"):
+        with hosted("cannot render"):
             frame = self.env.render()
         if not isinstance(frame, np.ndarray) or frame.ndim != 3:
             raise EnvironmentFault("cannot render: the environment has no rgb_array frames")
@@ -152,7 +150,8 @@ class _Rendered:
             return np.asarray(self.env.get_wrapper_attr(MASKS)(), np.bool_).reshape(1, -1)
 
     def close(self) -> None:
-        self.env.close()
+        with hosted("cannot close"):
+            self.env.close()
 
 
 class Shown:
@@ -205,14 +204,3 @@ def _entitle(partial: Path, output: Path, title: str) -> None:
     )
     if run.returncode:
         raise SettingsError(f"cannot write {output}: {' '.join(run.stderr.split())}")
-
-
-@contextlib.contextmanager
-def _by_the_environment(doing: str) -> Iterator[None]:
-    """Whatever an environment raises, in one line."""
-    try:
-        yield
-    except AcerError:
-        raise
-    except Exception as error:
-        raise EnvironmentFault(f"cannot {doing}: {described(error)}") from error
