@@ -4,9 +4,11 @@ Episodes end by Gymnasium's NEXT_STEP rule: the observation at an episode's end 
 after it is dead: its action is ignored, it pays 0 and returns the next episode's first observation.
 """
 
+import math
 import multiprocessing
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,9 +21,13 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
+from acer.console import warn
 from acer.envs.episodes import Replayable
+from acer.envs.guests import House, hosted, is_ours
 from acer.envs.spaces import ActionSpec, ObservationSpec
 from acer.errors import EnvironmentFault, described
+
+CLOSING = 10.0  # seconds that environments have to end
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,8 @@ class EnvBatch:
         self.masked = False  # whether the environments say which choices are legal
         self.limit = 0.0  # seconds that a step or reset may take; 0 for any
         self._steps = 0
-        self._broken = False  # an environment has failed: none of them can be trusted any more
+        self.broken = False  # an environment has failed: none of them can be trusted any more
+        self.busy_since = math.inf  # when the step or reset began that is being waited for
         self._dead = np.zeros(self.count, np.bool_)
 
     @classmethod
@@ -55,16 +62,13 @@ class EnvBatch:
         """In-process, or one worker process each: worth it when one step takes longer than a message (about 0.1 ms)."""
         makers = [partial(_replayable, maker, index) for index, maker in enumerate(makers)]
         if workers:
-            try:
+            with hosted(f"{name}: a worker died while it made its environment"):
                 env: gym.vector.VectorEnv[Any, Any, Any] = AsyncVectorEnv(
                     makers, context="forkserver", autoreset_mode=AutoresetMode.NEXT_STEP
                 )
-            except (EOFError, OSError) as error:
-                raise EnvironmentFault(
-                    f"{name}: a worker died while it made its environment ({described(error)})"
-                ) from error
         else:
-            env = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
+            with hosted(f"{name}: cannot make a batch"):
+                env = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
         batch = cls(env, name)
         assert isinstance(env, SyncVectorEnv | AsyncVectorEnv)
         with batch._named("action_masks at step"):
@@ -119,14 +123,12 @@ class EnvBatch:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Plain arrays from which `restore` can go on with every unfinished episode; none if that is impossible."""
-        if self._broken or not isinstance(self.env, SyncVectorEnv | AsyncVectorEnv):
+        if self.broken or not isinstance(self.env, SyncVectorEnv | AsyncVectorEnv):
             return {}
         try:
             records = self.env.call("record")
         except Exception:  # worker processes that are gone
-            self._broken = True
-            return {}
-        if any(actions is None for _, _, actions in records):
+            self.broken = True
             return {}
         roots, episodes, actions = zip(*records, strict=True)
         return pack_episodes(roots, episodes, actions) | {"dead": self._dead.copy()}
@@ -144,9 +146,14 @@ class EnvBatch:
         return np.concatenate(observations)
 
     def close(self) -> None:
-        if not self._broken:
-            self.env.close()
-            return
+        """Ends the environments; one that fails at its end takes nothing with it."""
+        if not self.broken:
+            try:
+                with hosted(f"{self.name}: close"), _alarm(CLOSING):
+                    self.env.close()
+                return
+            except EnvironmentFault as error:
+                warn(str(error))
         with suppress(Exception):
             self.env.close(**({"terminate": True} if isinstance(self.env, AsyncVectorEnv) else {}))
         self.env.closed = True
@@ -165,15 +172,22 @@ class EnvBatch:
     @contextmanager
     def _named(self, what: str, limited: bool = True) -> Iterator[None]:
         """Whatever the user's environment raises, said in one line; the cause stays attached."""
+        house = House()
+        self.busy_since = time.monotonic()
         try:
             with _alarm(self.limit if limited else 0.0):
                 yield
         except EnvironmentFault as error:
-            self._broken = True
+            self.broken = True
             raise EnvironmentFault(f"{self.name}: {what} {self._steps}: {error}") from error
-        except Exception as error:
-            self._broken = True
+        except BaseException as error:
+            if is_ours(error):
+                raise
+            self.broken = True
             raise EnvironmentFault(f"{self.name}: {what} {self._steps} raised {described(error)}") from error
+        finally:
+            self.busy_since = math.inf
+            house.tidy()
 
     def _encode(self, raw: Any) -> NDArray[Any]:
         """Arrays of our own: the environments write the next observations over these."""
@@ -198,6 +212,8 @@ def _alarm(seconds: float) -> Iterator[None]:
     if seconds <= 0 or threading.current_thread() is not threading.main_thread() or not _alarm_is_ours():
         yield
         return
+    if signal.getsignal(signal.SIGALRM) is not _hung:  # an environment has taken it since
+        signal.signal(signal.SIGALRM, _hung)
     signal.setitimer(signal.ITIMER_REAL, 0.9 * seconds, 0.1 * seconds)
     try:
         yield
@@ -247,6 +263,7 @@ def unpack_episodes(state: dict[str, NDArray[Any]]) -> list[tuple[int, int, NDAr
 
 
 def _replayable(maker: Callable[[], gym.Env[Any, Any]], index: int) -> gym.Env[Any, Any]:
-    if multiprocessing.parent_process() is not None:  # Ctrl-C is for the run, which ends its workers in order
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if multiprocessing.parent_process() is not None:  # they are for the run, which ends its workers in order
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
     return Replayable(maker(), index)

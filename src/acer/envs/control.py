@@ -95,6 +95,9 @@ class ControlVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
     def restore(self, state: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
         """Takes over what `state` gave; returns the observations there."""
+        for name, own in self.state().items():
+            if state[name].shape != own.shape or state[name].dtype != own.dtype:
+                raise ValueError(f"{name} is {state[name].dtype}{list(state[name].shape)}")
         self.physics.restore(state["physics"], state["sensors"])
         self.targets[:] = state["targets"]
         self.steps, self.over = state["steps"].copy(), state["over"].copy()

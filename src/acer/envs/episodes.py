@@ -4,16 +4,54 @@ An environment whose randomness comes from its seed alone ends up in the same st
 are given to it again. That is how an unfinished episode survives a resume.
 """
 
+import os
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from acer.envs.guests import is_ours
 from acer.errors import EnvironmentFault, in_one_line
 
 MASKS = "action_masks"  # the method by which an environment says which choices are legal, as sb3-contrib has it
-LONGEST = 200_000  # steps; of a longer episode the actions are forgotten, and a resume begins new ones
+LONGEST = 1_000_000  # steps of an episode that can be played again; a longer one gives way to a new one
+LARGEST = 16 << 20  # bytes that their actions may take
+PIECE = 1_024  # actions that are put together: a list of arrays takes many times their size
+
+
+class Actions:
+    """The actions of an episode, or none of them if they are too many."""
+
+    def __init__(self) -> None:
+        self._pieces: list[NDArray[Any]] = []
+        self._new: list[Any] = []
+        self._count = self._bytes = 0
+
+    def add(self, action: Any) -> None:
+        self._count += 1
+        if self.forgotten:
+            self._pieces, self._new = [], []
+            return
+        self._new.append(np.array(action))
+        if len(self._new) == PIECE:
+            self._pieces.append(np.array(self._new))
+            self._bytes += self._pieces[-1].nbytes
+            self._new = []
+
+    @property
+    def forgotten(self) -> bool:
+        return self._count > LONGEST or self._bytes > LARGEST
+
+    def __len__(self) -> int:
+        return self._count
+
+    def array(self) -> NDArray[Any]:
+        """All of them, in order."""
+        if self.forgotten:
+            return np.zeros(0, np.int64)
+        parts = [*self._pieces, np.array(self._new)] if self._new or not self._pieces else self._pieces
+        return np.concatenate(parts)
 
 
 def seed_of(root: int, episode: int) -> int:
@@ -30,7 +68,8 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self.index = index
         self.root, self.episode = 0, -1
-        self.actions: list[Any] = []
+        self.actions = Actions()
+        self._pid = os.getpid()
         self.past: tuple[int, int, NDArray[Any]] | None = None  # set before `replay`
         self._over = False  # an episode that was over when it was saved: the next step begins a new one
 
@@ -39,20 +78,25 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
             self.root, self.episode = seed, 0
         else:
             self.episode += 1
-        self.actions, self._over = [], False
-        return self.env.reset(seed=seed_of(self.root, self.episode), options=options)
+        self.actions, self._over = Actions(), False
+        try:
+            return self.env.reset(seed=seed_of(self.root, self.episode), options=options)
+        except BaseException as error:
+            raise self._fault(error, "the beginning") from error
+        finally:
+            self._end_fork()
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         if self._over:
             observation, info = self.reset()
             return observation, 0.0, False, False, info
-        if len(self.actions) <= LONGEST:
-            self.actions.append(np.copy(action))
+        self.actions.add(action)
         try:
             return self.env.step(action)
-        except Exception as error:
-            where = f"environment {self.index} raised {type(error).__name__} at step {len(self.actions)} of its episode"
-            raise EnvironmentFault(f"{where}: {in_one_line(error)}") from error
+        except BaseException as error:
+            raise self._fault(error, f"step {len(self.actions)}") from error
+        finally:
+            self._end_fork()
 
     def has_masks(self) -> bool:
         """Whether the environment says which choices are legal."""
@@ -62,16 +106,28 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         """Which choices of each part of the next action are legal, one part after the other."""
         return np.asarray(self.env.get_wrapper_attr(MASKS)(), np.bool_).reshape(-1)
 
-    def record(self) -> tuple[int, int, NDArray[Any] | None]:
-        """Root of the seeds, number of the episode, actions so far; None for those if they are too many."""
-        return self.root, self.episode, np.array(self.actions) if len(self.actions) <= LONGEST else None
+    def _fault(self, error: BaseException, where: str) -> BaseException:
+        """What the environment raised, with its place; in a process of its own Ctrl-C does not come here."""
+        if is_ours(error):
+            return error
+        where = f"environment {self.index} raised {type(error).__name__} at {where} of its episode"
+        return EnvironmentFault(f"{where}: {in_one_line(error)}")
+
+    def _end_fork(self) -> None:
+        if os.getpid() != self._pid:  # the environment has forked, and this is the copy
+            os._exit(0)
+
+    def record(self) -> tuple[int, int, NDArray[Any]]:
+        """Root of the seeds, number of the episode, actions so far; without those if they are too many: where the
+        episode stands is then not where it is played to, and a new one begins."""
+        return self.root, self.episode, self.actions.array()
 
     def replay(self) -> Any:
         """Plays `past` again and returns where it ends."""
         assert self.past is not None
         self.root, self.episode, actions = self.past
         observation, _ = self.env.reset(seed=seed_of(self.root, self.episode))
-        self.actions, self._over, self.past = [], False, None
+        self.actions, self._over, self.past = Actions(), False, None
         for action in actions:
             observation, _, terminated, truncated, _ = self.step(action)
             self._over = bool(terminated or truncated)

@@ -12,6 +12,7 @@ from acer.envs.atari import ATARI
 from acer.envs.batch import EnvBatch
 from acer.envs.control import CONTROL
 from acer.envs.family import Family
+from acer.envs.guests import House, hosted, is_ours
 from acer.envs.others import OTHERS, UNKNOWN, EnvMaker
 from acer.envs.spaces import ActionSpec, ObservationSpec
 from acer.envs.suite import SUITE
@@ -63,14 +64,19 @@ def make_one(env: str | EnvMaker, **kwargs: Any) -> gym.Env[Any, Any]:
 @contextlib.contextmanager
 def _named(env: str | EnvMaker) -> Iterator[None]:
     """Whatever goes wrong while an environment is made, in one line."""
+    house = House()
     try:
         yield
     except UNKNOWN as error:
         raise EnvironmentFault(f"unknown environment {env!r}{_suggestion(str(env))}; `acer envs` lists all") from error
     except EnvironmentFault:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if is_ours(error):
+            raise
         raise EnvironmentFault(f"cannot make environment {env!r}: {described(error)}") from error
+    finally:
+        house.tidy()
 
 
 def spaces_of(env: str | EnvMaker, **options: Any) -> tuple[ObservationSpec, ActionSpec]:
@@ -80,10 +86,10 @@ def spaces_of(env: str | EnvMaker, **options: Any) -> tuple[ObservationSpec, Act
         batch.close()
         return batch.observation, batch.action
     one = make_one(env, **options)
-    try:
-        return ObservationSpec(one.observation_space), ActionSpec(one.action_space)
-    finally:
+    with hosted(f"cannot use environment {env!r}"):
+        spaces = ObservationSpec(one.observation_space), ActionSpec(one.action_space)
         one.close()
+    return spaces
 
 
 def make_batch(env: str | EnvMaker, count: int, workers: bool = False, threads: int = 0, **options: Any) -> EnvBatch:
@@ -98,7 +104,8 @@ def make_batch(env: str | EnvMaker, count: int, workers: bool = False, threads: 
             return batch(env, count, threads, **options)
     name = env if isinstance(env, str) else getattr(env, "__name__", "environment")
     if workers:
-        make_one(env).close()
+        with hosted(f"cannot close environment {env!r}"):
+            make_one(env).close()
     return EnvBatch.of([partial(make_one, env)] * count, name, workers)
 
 

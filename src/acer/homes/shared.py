@@ -276,7 +276,11 @@ class WorkerProcesses(Supervisor):
 
 def _work(job: WorkerSpec, life: tuple[int, ...], memory: Memory, part: ActorState | None, pipe: "Connection") -> None:
     """An actor-learner's process."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # both are for the run, which ends its processes in order
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):  # they are for the run, which ends its processes in order
         signal.signal(number, signal.SIG_IGN)
     keep_memory()
     learner = None

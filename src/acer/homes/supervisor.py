@@ -83,7 +83,10 @@ class WorkerSpec:
         agent = Agent(config, batch.observation, batch.action, 0, make_home)
         learner = ActorLearner(agent, batch, np.random.SeedSequence(self.entropy, spawn_key=key))
         if part is not None:
-            warn_of_new_episodes(config, learner.restore(part))
+            try:
+                warn_of_new_episodes(config, learner.restore(part))
+            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+                raise CheckpointError(f"the saved actor-learner cannot go on: {described(error)}") from error
         return learner
 
 

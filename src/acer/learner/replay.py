@@ -129,6 +129,8 @@ class Replay:
         for row in range(rows):
             try:
                 self._unpack(row, trial)
+                if not np.isfinite(trial).all():
+                    raise ValueError("observations that are not finite")
             except (lz4.block.LZ4BlockError, ValueError) as error:
                 raise CheckpointError(f"the replay memory's block {row} is damaged: {error}") from None
 

@@ -23,11 +23,10 @@ from acer.learner import algorithms
 from acer.learner.actor_learner import Agent
 from acer.learner.networks import Network
 from acer.learner.parameters import views
-from acer.machine import versions
+from acer.machine import free_memory, versions
 from acer.run.checkpoint import Checkpoint, Layout
+from acer.run.contents import check_meter, count, flag, needed_memory, number
 from acer.run.logs import Meter
-
-MOST = 1 << 53  # of anything that is counted: beyond, a float would not hold it
 
 
 @dataclass
@@ -48,35 +47,14 @@ class Progress:
     @classmethod
     def restored(cls, state: Mapping[str, Any]) -> "Progress":
         return cls(
-            seconds=_number(state, "seconds"),
-            evaluations=_count(state, "evaluations"),
-            evaluation_due=_flag(state, "evaluation_due"),
-            best=-math.inf if state["best"] is None else _number(state, "best", least=-math.inf),
-            row_at=_count(state, "row_at"),
-            row_seconds=_number(state, "row_seconds") if "row_seconds" in state else _number(state, "seconds"),
-            rows={name: _count(state["rows"], name) for name in cls().rows},
+            seconds=number(state, "seconds"),
+            evaluations=count(state, "evaluations"),
+            evaluation_due=flag(state, "evaluation_due"),
+            best=-math.inf if state["best"] is None else number(state, "best", least=-math.inf),
+            row_at=count(state, "row_at"),
+            row_seconds=number(state, "row_seconds") if "row_seconds" in state else number(state, "seconds"),
+            rows={name: count(state["rows"], name) for name in cls().rows},
         )
-
-
-def _count(state: Mapping[str, Any], name: str) -> int:
-    value = state[name]
-    if type(value) is not int or not 0 <= value < MOST:
-        raise ValueError(f"{name} is {value!r}")
-    return value
-
-
-def _number(state: Mapping[str, Any], name: str, least: float = 0.0) -> float:
-    value = state[name]
-    if type(value) not in (int, float) or not (math.isfinite(value) and value >= least and abs(value) < 1e300):
-        raise ValueError(f"{name} is {value!r}")
-    return float(value)
-
-
-def _flag(state: Mapping[str, Any], name: str) -> bool:
-    value = state[name]
-    if type(value) is not bool:
-        raise ValueError(f"{name} is {value!r}")
-    return value
 
 
 # ------------------------------------------------------------------ state.json
@@ -97,10 +75,11 @@ def describe(config: Config, agent: Agent, home: Local, progress: Progress, mete
 
 def restore(state: Mapping[str, Any], home: Local, meter: Meter) -> Progress:
     """Takes over what `describe` gave; raises ValueError, KeyError or TypeError for what makes no sense."""
-    steps, skipped = _count(state, "steps"), _count(state, "skipped_updates")
+    steps, skipped = count(state, "steps"), count(state, "skipped_updates")
     progress = Progress.restored(state)
     if progress.row_at > steps or progress.row_seconds > progress.seconds:
         raise ValueError("the last row is later than the run")
+    check_meter(state["meter"])
     meter.restore(state["meter"])
     home.steps, home.skipped = steps, skipped
     return progress
@@ -148,6 +127,12 @@ def check_fits(checkpoint: Checkpoint, config: Config, observation: ObservationS
             f"{checkpoint.path} was made for another environment: its spaces are {there}, here they are {here}"
         )
     checkpoint.check_model(_layout(config, observation, action))
+    need, free = needed_memory(config, observation, action), free_memory()
+    if need > free:
+        raise CheckpointError(
+            f"{checkpoint.path} asks for {need / 1e9:,.1f} GB of memory, {free / 1e9:,.1f} are free: its trajectories, "
+            "replay memory or layers are too large for this machine"
+        )
 
 
 def _layout(config: Config, observation: ObservationSpec, action: ActionSpec) -> Layout:

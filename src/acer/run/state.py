@@ -1,6 +1,7 @@
 """What a run has at any moment: its agent, its counters, and where its actor-learners stand. The loop is `training`."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
@@ -30,6 +31,7 @@ from acer.learner.networks import faster_precision
 from acer.machine import keep_memory
 from acer.run import saved
 from acer.run.checkpoint import Checkpoint, Snapshot
+from acer.run.contents import check_actor
 from acer.run.evaluation import Evaluation, evaluate
 from acer.run.logs import Meter
 from acer.run.saved import Progress
@@ -120,12 +122,23 @@ class RunState:
             self.agent, self._evaluation_env, episodes, seeds, deterministic, config.eval_limit, interrupted
         )
 
+    def busy_since(self) -> float:
+        """When the step of an environment of this process began that is being waited for; infinite if there is none."""
+        return min((env.busy_since for env in self._environments()), default=math.inf)
+
+    def give_up_episodes(self) -> None:
+        """The environments of this process are not to be asked any more."""
+        for env in self._environments():
+            env.broken = True
+
+    def _environments(self) -> list[EnvBatch]:
+        own = [self.learner.rollout.env] if "learner" in vars(self) else []
+        return own if self._evaluation_env is None else [*own, self._evaluation_env]
+
     def close(self) -> None:
         """Ends the environments."""
-        if "learner" in vars(self):
-            self.learner.rollout.env.close()
-        if self._evaluation_env is not None:
-            self._evaluation_env.close()
+        for env in self._environments():
+            env.close()
 
     # ------------------------------------------------------------------ saving and loading
 
@@ -155,13 +168,16 @@ class RunState:
             self.progress = saved.restore(loaded.state, self.home, self.meter)
             files = loaded.actors(configuration.team_size(self.config))
             self.actors = [None if actor is None else ActorState(*actor) for actor in files]
+            for one in self.actors:
+                if one is not None:
+                    check_actor(one, self.agent, self.config)
             if self.kind.in_process:
                 (actor,) = self.actors
                 if actor is None:
                     raise CheckpointError(f"{loaded.path} is a model without its run")
                 others = self.learner.restore(actor)
                 self.actors = []
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, OSError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OSError, MemoryError) as error:
             raise CheckpointError(f"{loaded.path} is damaged: {type(error).__name__}: {error}") from None
         warn_of_new_episodes(self.config, others)
 

@@ -1,8 +1,10 @@
 """Training: a run's loop. Workers learn wherever the parameters live; the loop logs, evaluates and saves."""
 
 import contextlib
+import faulthandler
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import torch
 
 from acer.config import Config, from_dict
-from acer.console import warn
+from acer.console import complain, printable, warn
 from acer.envs.others import EnvMaker
 from acer.errors import (
     FAILED,
@@ -23,6 +25,7 @@ from acer.errors import (
 from acer.homes.kinds import Start
 from acer.homes.supervisor import Workers
 from acer.learner.actor_learner import ActorLearner, Agent, Report
+from acer.machine import keep_standard_streams
 from acer.run import checkpoint, saved, store
 from acer.run.callbacks import Callback
 from acer.run.checkpoint import Checkpoint, Snapshot
@@ -32,6 +35,7 @@ from acer.run.evaluation import Evaluation
 from acer.run.logs import Logs
 from acer.run.signals import stop_on_signals
 from acer.run.state import RunState
+from acer.run.watchdog import Watchdog
 
 
 class Training:
@@ -116,8 +120,8 @@ class Training:
         try:
             workers = self._open_workers()
             display = Display(config.env, config.steps, self.steps, shown)
-            with self._writing() as logs, stop_on_signals(self), display:
-                is_saved = self._train(workers, logs, display)
+            with self._writing() as logs, stop_on_signals(self) as keep_signals, self._watched(), display:
+                is_saved = self._train(workers, logs, display, keep_signals)
                 if self.steps >= config.steps:
                     self._last_evaluation(logs, display)
         finally:
@@ -128,7 +132,7 @@ class Training:
                 "and resume it"
             )
 
-    def _train(self, workers: Workers, logs: Logs, display: Display) -> bool:
+    def _train(self, workers: Workers, logs: Logs, display: Display, keep_signals: Callable[[], None]) -> bool:
         """Trajectories, rows, evaluations and checkpoints until the end; whether the last checkpoint was written."""
         config, progress = self.config, self.state.progress
         began, before = time.perf_counter(), progress.seconds
@@ -145,6 +149,8 @@ class Training:
                 whole = False
                 reports = workers.wait()
                 whole = True
+                keep_signals()
+                keep_standard_streams()
                 now = time.perf_counter()
                 progress.seconds = before + now - began
                 self._take(reports, logs)
@@ -180,6 +186,28 @@ class Training:
                 logs.progress(self.state.row(final=True), final=True)
             is_saved = self._saver is None or self._saver.wait()
         return is_saved
+
+    def _watched(self) -> Watchdog:
+        """What notices that an environment hangs in native code."""
+        line = (
+            f"acer: {printable(self.config.env)}: no answer within --step-limit, in native code that holds the "
+            "interpreter: where, is said below; the run is at its last checkpoint\n"
+        )
+        return Watchdog(self.config.step_limit, self.state.busy_since, self._end_hang, line)
+
+    def _end_hang(self) -> None:
+        """Says where an environment hangs, saves the run as it was before that step, and ends the process."""
+        complain(f"{self.config.env}: no answer within --step-limit, in native code; saving, then this process ends")
+        with contextlib.suppress(OSError, ValueError):
+            faulthandler.dump_traceback(2)
+        self.state.give_up_episodes()
+        try:
+            if self._checkpointed < self.steps:
+                self.checkpoint()
+            if self._saver is not None:
+                self._saver.wait()
+        finally:
+            os._exit(FAILED)
 
     def _open_workers(self) -> Workers:
         """Makes what the run needs, so that a mistake shows itself before anything is written."""

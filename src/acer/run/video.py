@@ -146,7 +146,7 @@ class _Rendered:
     def masks(self) -> NDArray[np.bool_] | None:
         if not self.masked:
             return None
-        with _by_the_environment("action_masks"):
+        with hosted("cannot tell action_masks"):
             return np.asarray(self.env.get_wrapper_attr(MASKS)(), np.bool_).reshape(1, -1)
 
     def close(self) -> None:
