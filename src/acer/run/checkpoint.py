@@ -109,6 +109,7 @@ def save(path: Path, snapshot: Snapshot) -> None:
     """Writes a model where the user wants it; an older model of that name stays until the new one is complete."""
     with Directory.open(path.absolute().parent) as parent:
         write(parent, path.name, snapshot)
+        parent.recover(path.name)  # what an earlier save left when its process was killed
 
 
 def _of_actor(number: int, name: str) -> str:
@@ -250,10 +251,11 @@ def _read_state(directory: Directory) -> dict[str, Any]:
     path = directory.path / STATE
     try:
         state = json.loads(directory.read(STATE))
+        own_digest = digest(state) if isinstance(state, dict) else ""
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise CheckpointError(f"{path} is not of format {FORMAT}, the one that this version reads")
-    if state.get("sha256") != digest(state):
+    if state.get("sha256") != own_digest:
         raise CheckpointError(f"{path} is damaged: its SHA-256 is not its own")
     return state

@@ -76,6 +76,7 @@ class RunDirectory:
 
     def go_on_from(self, steps: int) -> None:
         """Puts aside what a run that goes on from `steps` undoes, or what one without a checkpoint logged before."""
+        self.files.recover()
         if self.never_saved():
             put_aside(self.files)
         if self.files.exists(CHECKPOINTS):

@@ -18,13 +18,14 @@ import functools
 import hashlib
 import io
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from acer.errors import CheckpointError, SettingsError
+from acer.errors import CheckpointError
 
 MOST_ENTRIES = 100_000  # of a directory that is listed
 LARGEST_TEXT = 32 << 20  # bytes of a JSON or pointer file that is read at all
@@ -34,11 +35,25 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
+def _opened(path: str | Path, flags: int, directory: int | None = None, mode: int = 0o666) -> int:
+    """An open file whose number is none of the standard streams': were one of those closed, by an environment or from
+    the beginning, what is printed would go into the file."""
+    descriptor = os.open(path, flags, mode, dir_fd=directory)
+    if descriptor > 2:
+        return descriptor
+    try:
+        import fcntl
+
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(descriptor)
+
+
 class System:
     """The operations on files that change something, or make it last."""
 
     def create(self, name: str, directory: int, mode: int = 0o666) -> int:
-        return os.open(name, _NEW, mode, dir_fd=directory)
+        return _opened(name, _NEW, directory, mode)
 
     def write(self, descriptor: int, data: bytes | memoryview) -> int:
         return os.write(descriptor, data)
@@ -79,19 +94,21 @@ class Directory:
     @classmethod
     def open(cls, path: Path) -> Self:
         """The directory that the user named; only here may a link lead to it."""
-        return cls(os.open(path, _DIRECTORY), path.absolute())
+        return cls(_opened(path, _DIRECTORY), path.absolute())
 
     def child(self, name: str, create: bool = False) -> "Directory":
         """A directory in this one; a link in its place is refused."""
-        if create:
-            with contextlib.suppress(FileExistsError):
-                system.make_directory(_plain(name), self._descriptor)
+        if create and not self.exists(name):
+            system.make_directory(_plain(name), self._descriptor)
+            self.flush()
         try:
-            return Directory(
-                os.open(_plain(name), _DIRECTORY | os.O_NOFOLLOW, dir_fd=self._descriptor), self.path / name
-            )
-        except NotADirectoryError:
-            raise CheckpointError(f"{self.path / name} is not a directory; a link is not followed") from None
+            descriptor = _opened(_plain(name), _DIRECTORY | os.O_NOFOLLOW, self._descriptor)
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                raise CheckpointError(f"{self.path / name} is not a directory; a link is not followed") from None
+            error.filename = str(self.path / name)
+            raise
+        return Directory(descriptor, self.path / name)
 
     def __enter__(self) -> Self:
         return self
@@ -180,7 +197,7 @@ class Directory:
 
     def _open(self, name: str, flags: int) -> int:
         try:
-            descriptor = os.open(_plain(name), flags, dir_fd=self._descriptor)
+            descriptor = _opened(_plain(name), flags, self._descriptor)
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise CheckpointError(f"{self.path / name} is a link, which is not followed") from None
@@ -211,7 +228,7 @@ class Directory:
         """Writes a file whole: at any moment it has the old content or the new one."""
         if self.is_directory(name):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path / name))
-        partial = _unguessable(name)
+        partial = unguessable(name)
         try:
             self.write(partial, [content])
             system.rename(partial, _plain(name), self._descriptor)
@@ -258,7 +275,7 @@ class Directory:
     def building(self, name: str) -> Iterator["Directory"]:
         """A new directory that is filled inside this block. It takes its name, or the place of an older one, when the
         block ends without an error; until then the older one stays."""
-        partial = _unguessable(name)
+        partial = unguessable(name)
         system.make_directory(partial, self._descriptor)
         try:
             with self.child(partial) as new:
@@ -283,14 +300,20 @@ class Directory:
             # Two renames leave a moment without the name: then the old one has its other name, which `recover` undoes.
             self.remove(aside)
             system.rename(name, aside, self._descriptor)
+            self.flush()
             system.rename(new, name, self._descriptor)
             self.flush()
         self.remove(aside)
 
-    def recover(self) -> None:
-        """Removes what a killed process left half done, and gives back a name that it had put aside."""
+    def recover(self, only: str = "") -> None:
+        """Removes what a killed process left half done, and gives back a name that it had put aside; `only` what was
+        to have one name, where not all of the directory is ours."""
         for name in self.names():
-            if not (name.startswith(".") and name.endswith(PARTIAL)):
+            if not (name.startswith(f".{only}") and name.endswith(PARTIAL)):
+                continue
+            if only and not re.fullmatch(
+                r"\.([0-9a-f]{16}|replaced)", name.removeprefix(f".{only}").removesuffix(PARTIAL)
+            ):
                 continue
             original = name[1:].removesuffix(f".replaced{PARTIAL}")
             if name == put_aside_name(original) and not self.exists(original):
@@ -327,7 +350,7 @@ def _plain(name: str) -> str:
     return name
 
 
-def _unguessable(name: str) -> str:
+def unguessable(name: str) -> str:
     return f".{name}.{secrets.token_hex(8)}{PARTIAL}"
 
 
@@ -349,45 +372,3 @@ def _renameat2(directory: int, one: str, other: str) -> bool:
         return False
     exchange = 2
     return bool(function(directory, os.fsencode(one), directory, os.fsencode(other), exchange) == 0)
-
-
-# ------------------------------------------------------------------ single files that the user named
-
-
-@contextlib.contextmanager
-def beside(output: Path) -> Iterator[Path]:
-    """A file to be written in the block, in a directory of its own beside `output`; it takes that name when the block
-    ends well. A link of that name is replaced, not followed."""
-    try:
-        with Directory.open(output.parent) as parent:
-            if parent.is_directory(output.name):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            holder = _unguessable(output.stem)
-            os.mkdir(output.parent / holder, 0o700)
-            try:
-                partial = output.parent / holder / output.name
-                yield partial
-                partial.rename(output)
-            finally:
-                parent.remove(holder)
-    except OSError as error:
-        raise SettingsError(f"cannot write {output}: {error.strerror or error}") from None
-
-
-def write_beside(output: Path, content: bytes) -> None:
-    """Writes a file that the user named, whole or not at all."""
-    with beside(output) as partial:
-        partial.write_bytes(content)
-
-
-def check_writable(output: Path) -> None:
-    """Refuses a place where no file can be written, before there is something to lose."""
-    try:
-        with Directory.open(output.parent) as parent:
-            if parent.is_directory(output.name):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            trial = _unguessable(output.name[:64])
-            os.close(system.create(trial, parent._descriptor))
-            parent.remove(trial)
-    except OSError as error:
-        raise SettingsError(f"cannot write {output}: {error.strerror}") from None

@@ -150,7 +150,10 @@ class Logs:
     def flush(self) -> None:
         """Makes the rows so far last."""
         for table in self._tables.values():
-            table.flush()
+            try:
+                table.flush()
+            except (OSError, CheckpointError) as error:  # rows are less than what is saved after them
+                warn(f"cannot flush {table.path}: {getattr(error, 'strerror', None) or error}; the run goes on")
 
     def _add(self, name: str, group: str, rows: list[dict[str, Any]], final: bool = False) -> None:
         if not self._tables:
