@@ -95,7 +95,13 @@ def output_to_errors() -> Iterator[None]:
 
 
 def leave_standard_output() -> None:
-    """Gives up standard output, so that the interpreter's last flush of it cannot fail."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stdout.close()
-    sys.stdout = None
+    """If standard output cannot be written, lets the null device have what is left: the interpreter's last flush of it
+    would fail, and change the exit code."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (ValueError, AttributeError):  # closed, or none
+        pass
