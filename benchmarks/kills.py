@@ -4,9 +4,9 @@
     python benchmarks/kills.py ray [KILLS]
 
 The run is CartPole-v1 with two actor-learners and a checkpoint every 200 steps. It is killed at a random moment,
-every other time while a checkpoint is being written, and resumed. After each kill: no process of the run is left, and no
-shared memory; the checkpoint that it goes on from is good, its parameters are finite, its episodes add up to no more
-than its steps, and no row is counted twice.
+every other time while a checkpoint is being written, and resumed. After each kill no process of the run is left, and
+no shared memory; the checkpoint that it goes on from is good, its parameters are finite, its episodes add up to no
+more than its steps, and no row is counted twice.
 """
 
 import csv
