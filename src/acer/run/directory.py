@@ -26,11 +26,11 @@ class RunDirectory:
         try:
             path.mkdir(parents=True, exist_ok=True)
             run.take()
+            run.files.recover(CONFIG)
             if run.files.names():
                 hint = f"; to go on with it: acer resume {path}" if run.files.is_file(CONFIG) else ""
                 raise SettingsError(f"{path} exists and is not empty: choose another --out{hint}")
-            run.files.write(CONFIG, [to_json(config).encode()])
-            run.files.flush()
+            run.files.replace(CONFIG, to_json(config).encode())
         except (FileExistsError, NotADirectoryError):
             raise SettingsError(f"{path} exists and is not empty: choose another --out") from None
         except OSError as error:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -22,18 +23,25 @@ class Table:
         """Goes on with an existing file after its first `rows`: the others belong to a future that a resume undoes."""
         self.directory, self.name, self.columns = directory, name, columns
         self.rows = rows
-        if not rows or not directory.exists(name):
-            kept: list[dict[str, str]] = []
-        else:
-            kept = parse(directory.read(name, LARGEST), self.path)[:rows]
+        kept = self._kept(rows) if rows and directory.exists(name) else []
         if len(kept) < rows:
             say(f"{self.path} has {len(kept):,} rows where the checkpoint counts {rows:,}: some were lost")
             self.rows = len(kept)
-        directory.replace(name, self._text(kept, header=True))
+        directory.replace(name, b"".join([self._text([], header=True), *kept]))
 
     @property
     def path(self) -> Path:
         return self.directory.path / self.name
+
+    def _kept(self, rows: int) -> list[bytes]:
+        """The first rows of the file, as it has them, up to one that a power cut has torn or filled with zeros."""
+        content = self.directory.read(self.name, LARGEST)
+        header, *lines = content.splitlines(keepends=True)[: rows + 1] or [b""]
+        if header != self._text([], header=True):  # of a version with other columns
+            return [self._text([row]) for row in parse(content, self.path)[:rows]]
+        commas = len(self.columns) - 1
+        whole = (line.endswith(b"\n") and line.count(b",") == commas and b"\0" not in line for line in lines)
+        return [line for line, _ in zip(lines, itertools.takewhile(bool, whole), strict=False)]
 
     def add(self, *rows: dict[str, Any]) -> None:
         formatted = [
@@ -48,8 +56,7 @@ class Table:
 
     def _text(self, rows: list[dict[str, Any]], header: bool = False) -> bytes:
         text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, self.columns, restval="", extrasaction="ignore" if header else "raise",
-                                lineterminator="\n")  # fmt: skip
+        writer = csv.DictWriter(text, self.columns, restval="", extrasaction="ignore", lineterminator="\n")
         if header:
             writer.writeheader()
         writer.writerows(rows)

@@ -1,0 +1,94 @@
+"""Power cuts and failing disks at every operation of a save: one whole checkpoint is always there."""
+
+import contextlib
+import errno
+import itertools
+import random
+import shutil
+
+import pytest
+
+from acer import ACER
+from acer.run import checkpoint, opening, store
+from acer.run.files import Directory
+from power import PowerCut, fragile
+
+SMALL = {"environments": 2, "trajectories_per_update": 2, "hidden": (8,), "trajectory_length": 5, "threads": 1,
+         "replay_capacity": 100, "replay_start": 20, "checkpoint_minutes": 0.0, "eval_episodes": 1}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A run's directory with one checkpoint, and what its next one holds."""
+    out = tmp_path_factory.mktemp("power") / "run"
+    model = ACER("CartPole-v1", **SMALL).learn(150, out=out)
+    model.learn(60)
+    model.close()
+    return out, model._training.snapshot(), model.steps
+
+
+def points(place, original, exchanges, error=None):
+    """For every n: a copy of `original`, and a disk that stops at its n-th operation; ends with the first n that is
+    never reached."""
+    for n in itertools.count(1):
+        target = place / f"{n}" / original.name
+        shutil.copytree(original, target)
+        with fragile(place / f"{n}", n, error, exchanges) as disk:
+            yield n, target, disk
+        if disk.count < n:  # of what was done before `cut` or with it
+            return
+
+
+def write_next(run, steps, snapshot):
+    with Directory.open(run) as directory, directory.child(store.CHECKPOINTS, create=True) as root:
+        store.write_numbered(root, steps, snapshot, keep=1, best=True)
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+@pytest.mark.parametrize("same_steps", [False, True])
+def test_a_power_cut_anywhere_in_a_save_leaves_a_whole_checkpoint(same_steps, exchanges, saved, tmp_path):
+    """same_steps: the new checkpoint takes the place of one with the same name."""
+    run, snapshot, after = saved
+    latest = store.find(run, pytest.fail).state["steps"]
+    tried, new = 0, 0
+    for n, target, disk in points(tmp_path, run, exchanges):
+        steps = latest if same_steps else latest + 7
+        with contextlib.suppress(PowerCut):
+            write_next(target, steps, snapshot)
+        disk.cut(random.Random(n))
+        with Directory.open(target / "checkpoints") as root:
+            root.recover()
+        found = store.find(target, pytest.fail)  # without a word: nothing is damaged
+        assert found.state["steps"] in (latest, after)
+        new += int(found.path.name) == steps
+        tried += 1
+        with fragile(tmp_path / f"{n}"):
+            write_next(target, steps + 1, snapshot)  # and the next save is as good as ever
+        assert store.find(target, pytest.fail).path.name == f"{steps + 1:012d}"
+    assert tried > 25 and new
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_power_cut_anywhere_in_a_save_over_an_old_model_leaves_one_of_them(exchanges, saved, tmp_path):
+    _, snapshot, steps = saved
+    old = tmp_path / "old" / "model"
+    old.parent.mkdir()
+    checkpoint.save(old, checkpoint.Snapshot(snapshot.tensors, snapshot.state | {"steps": 1}))
+    for n, target, disk in points(tmp_path, old, exchanges):
+        with contextlib.suppress(PowerCut):
+            checkpoint.save(target, checkpoint.Snapshot(snapshot.tensors, snapshot.state))
+        disk.cut(random.Random(n))
+        assert store.find(target, lambda line: None).state["steps"] in (1, steps)
+    checkpoint.save(target, checkpoint.Snapshot(snapshot.tensors, snapshot.state))
+    assert {path.name for path in target.parent.iterdir()} == {"model"}
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+def test_an_operation_that_fails_costs_this_save_and_no_other(number, saved, tmp_path):
+    run, snapshot, after = saved
+    latest = store.find(run, pytest.fail).state["steps"]
+    for _, target, _disk in points(tmp_path, run, True, OSError(number, "no")):
+        with contextlib.suppress(OSError):
+            write_next(target, after + 7, snapshot)
+        assert store.find(target, lambda line: None).state["steps"] in (latest, after)
+        opening.load(target).close()
