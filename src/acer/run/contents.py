@@ -102,15 +102,16 @@ def _check_replay(replay: Mapping[str, Array], agent: Agent) -> None:
     """The replay memory's plain arrays; shapes and dtypes are its own business."""
     for name, array in replay.items():
         _check_finite(name, array)
-    limits = {"discounts": (0, 1), "added": (0, MOST), "block_sizes": (0, MOST)}
-    if not agent.action.continuous:
-        limits["actions"] = (0, agent.action.size - 1)
+    limits: dict[str, tuple[int, Any]] = {"discounts": (0, 1), "added": (0, MOST), "block_sizes": (0, MOST)}
+    if agent.action.parts:
+        most = np.array(agent.action.parts) - 1
+        limits["actions"] = (0, most if len(most) > 1 else int(most[0]))
     for name, (least, most) in limits.items():
         if name in replay and not _within(replay[name], least, most):
-            raise ValueError(f"the replay memory's {name} do not lie between {least:,} and {most:,}")
+            raise ValueError(f"the replay memory's {name} do not lie between {least} and {most}")
 
 
-def _within(array: Array, least: float, most: float) -> bool:
+def _within(array: Array, least: float, most: float | Array) -> bool:
     return array.dtype.kind in "iuf" and bool(((array >= least) & (array <= most)).all())
 
 
