@@ -23,13 +23,17 @@ from acer.errors import CheckpointError, EnvironmentFault, LearningFault, Settin
 from acer.homes.local import Local
 from acer.homes.shared import Memory, Shared, WorkerProcesses
 from acer.learner.normalizer import Moments
-from acer.learner.parameters import Constants
+from acer.learner.optimizer import clip_by_norm
+from acer.learner.parameters import Constants, descend
 from acer.run import opening
 from environments import Mortal
 from run_files import latest
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'acer-rl[ray]'")
-from acer.homes.ray import Worker  # noqa: E402
+from acer.homes.cluster import join  # noqa: E402
+from acer.homes.remote import Remote, joined, parts  # noqa: E402
+from acer.homes.server import Answer, Part, Shard, Version, packed, unpacked  # noqa: E402
+from acer.homes.team import Alone  # noqa: E402
 
 SMALL = {"environments": 4, "hidden": (16,), "replay_start": 80, "eval_episodes": 2, "eval_limit": 50}
 CARTPOLE_MARK = 475.0
@@ -206,6 +210,137 @@ def test_staleness_counts_the_updates_of_others():
     assert (one.staleness, two.staleness) == (3, 0)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"shards": 3, "actors": 2},
+        {"shards": 2, "actors": 2, "gradient_precision": "bfloat16"},
+        {"shards": 2, "actors": 1, "processes_per_actor": 3},
+        {"actors": 1, "processes_per_actor": 2, "overlap": False},
+    ],
+    ids=["shards", "bfloat16", "group", "group without overlap"],
+)
+def test_everybody_on_a_cluster_works_and_nothing_is_counted_twice(settings, cluster, tmp_path):
+    model = ACER("Pendulum-v1", home="ray", cpus_per_actor=0.25, log_every=400, **settings, **SMALL)
+    before = model._training.state.home.theta.clone()
+    model.learn(3_000, out=tmp_path / "run")
+    state, team = model._training.state, settings["actors"] * settings.get("processes_per_actor", 1)
+    assert torch.isfinite(state.home.theta).all() and not torch.equal(state.home.theta, before)
+    assert state.home.moments.count == model.steps >= 3_000  # each step observed once
+    assert len(state.actors) == team and all(len(actor.blocks) for actor in state.actors)
+    assert len(latest(tmp_path / "run").state["random_streams"]) == team
+    lengths = sum(int(row["length"]) for row in csv.DictReader((tmp_path / "run" / "episodes.csv").open()))
+    assert lengths <= model.steps
+
+
+# ------------------------------------------------------------------ parameter servers
+
+
+class Handle:
+    """A Ray actor's methods without Ray: each call is made at once."""
+
+    def __init__(self, kept):
+        self.kept = kept
+
+    def __getattr__(self, name):
+        return SimpleNamespace(remote=lambda *arguments: getattr(self.kept, name)(*arguments))
+
+
+@pytest.fixture
+def without_ray(monkeypatch):
+    monkeypatch.setattr(ray, "get", lambda what: what)
+
+
+def vectors(numbers, averaged):
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=size).astype(np.float32) for size in (numbers, averaged, numbers)]
+
+
+def shards_of(whole, count, interval=0.0):
+    return [Shard(part, Constants(0.99, 0.99, 1e-6), interval) for part in parts(whole, count)]
+
+
+def remote(servers, numbers, averaged, **settings):
+    config = defaults("CartPole-v1", False, home="ray", **settings)
+    places = torch.zeros(numbers), torch.zeros(averaged), torch.zeros(numbers)
+    return Remote([Handle(server) for server in servers], config, places, Constants(0.99, 0.99, 1e-6), None)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_shards_together_are_one_server(count, without_ray):
+    """Updates number by number, with a clipping factor that the whole gradient's norm decided."""
+    theta, theta_a, square = vectors(101, 60)
+    whole = Part(theta, theta_a, np.abs(square), 5, 1)
+    shards = shards_of(whole, count)
+    home = remote(shards, 101, 60, overlap=False, shards=count)
+    local = [torch.from_numpy(array.copy()) for array in (theta, theta_a, np.abs(square))]
+    for seed in range(5):
+        gradient = torch.randn(101, generator=torch.Generator().manual_seed(seed))
+        norm, factor = clip_by_norm(gradient, 2.0)
+        assert norm > 2
+        home.count(3)
+        home.push(gradient, 1e-2, factor)
+        descend(*local, gradient, 1e-2, Constants(0.99, 0.99, 1e-6), factor)
+    home.pull()
+    together = joined([shard.whole() for shard in shards])
+    for its, mine in zip((together.theta, together.theta_a, together.square), local, strict=True):
+        np.testing.assert_array_equal(its, mine.numpy())
+    torch.testing.assert_close(home.theta, local[0], rtol=0, atol=0)
+    torch.testing.assert_close(home.theta_a, local[1], rtol=0, atol=0)
+    assert (together.steps, together.skipped) == (home.steps, home.skipped) == (20, 1)
+
+
+def test_parameters_are_published_no_more_often_than_asked(monkeypatch):
+    """Those that are too large for an answer: pushes between two versions are answered without one, and the version
+    that everybody gets is one object of the store."""
+    stored = []
+    monkeypatch.setattr(ray, "put", lambda value: stored.append(value) or len(stored))
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    whole = Part(*(np.zeros(size, np.float32) for size in (30_000, 20_000, 30_000)))
+    (shard,) = shards_of(whole, 1, interval=0.05)
+    first = shard.pull()
+    assert first.theta.number == first.average.number == 0 and len(stored) == 2
+    gradient = np.ones(30_000, np.float32)
+    has = 0, 0
+    for _ in range(10):
+        answer = shard.push(gradient, 1e-3, 1.0, 0, (0, 0), has)
+        assert answer.theta is None and answer.average is None
+    assert answer.staleness == 9 and len(stored) == 2
+    now[0] += 0.06
+    answers = [shard.push(gradient, 1e-3, 1.0, 0, (0, 0), has) for _ in range(3)]
+    assert [answer.theta.updates for answer in answers] == [11] * 3 and len(stored) == 3
+    assert all(answer.average is None for answer in answers)  # θ_a travels less often
+    now[0] += 0.5
+    answer = shard.push(gradient, 1e-3, 1.0, 0, (0, 0), (1, 0))
+    assert answer.average.number == 1 and len(stored) == 5
+    fresh = shard.pull((0, 0), (2, 1), True)
+    assert fresh.theta is None  # nothing has changed since
+
+
+def test_an_average_that_is_not_sent_follows_theta(without_ray):
+    """θ_a of k updates ago and today's θ: α^k θ_a + (1 − α^k) θ, and once it is sent, what is sent."""
+    theta, theta_a, square = vectors(10, 10)
+    (shard,) = shards_of(Part(theta, theta_a, np.abs(square)), 1)
+    home = remote([shard], 10, 10)
+    newer = torch.ones(10).numpy()
+    home._read(0, Answer(0, 0, 0, Version(7, 3, newer), None))
+    torch.testing.assert_close(home.theta_a, 0.99**3 * torch.from_numpy(theta_a) + (1 - 0.99**3) * torch.ones(10))
+    home._read(0, Answer(0, 0, 0, None, Version(4, 3, (2 * newer, None))))
+    torch.testing.assert_close(home.theta_a, torch.full((10,), 2.0))
+
+
+def test_what_bfloat16_rounds_away_is_sent_later():
+    """The sum of what was sent stays within one rounding of the sum of the gradients; without feedback it drifts."""
+    gradient, error, sent = torch.full((4,), 1.0 + 2.0**-9), torch.zeros(4), torch.zeros(4)
+    for _ in range(64):
+        wire = packed(gradient, "bfloat16", error)
+        assert wire.nbytes == 8
+        sent += unpacked(wire)
+    assert float((sent - 64 * gradient).abs().max()) <= 2.0**-7
+    assert float((64 * gradient.bfloat16().float() - 64 * gradient).abs().max()) > 0.1
+
+
 # ------------------------------------------------------------------ deaths
 
 
@@ -254,12 +389,12 @@ def test_what_a_worker_did_before_it_died_is_told_first():
             return self.steps
 
     told = []
-    worker = Worker()
-    worker.learner = Learner()
-    job = SimpleNamespace(config=SimpleNamespace(steps=100))
-    assert worker.work(job, (0, 0), None, None) == [1, 2]
+    team = Alone(SimpleNamespace(config=SimpleNamespace(steps=100)), None)
+    team.learner = Learner()
+    assert team.work() == [(0, 1), (0, 2)]
     assert told == ["counts", "closed"]
-    assert "the gearbox is stuck" in worker.work(job, (0, 0), None, None).reason
+    ((number, death),) = team.work()
+    assert number == 0 and "the gearbox is stuck" in death.reason
 
 
 def test_numbers_that_are_not_finite_end_the_run_of_all(tmp_path):
@@ -338,7 +473,8 @@ def test_a_kill_every_five_seconds_for_two_minutes(tmp_path):
     assert model.evaluate(100, seed=1000).mean >= CARTPOLE_MARK
 
 
-def test_a_lost_holder_sends_the_run_back_to_its_checkpoint(cluster, tmp_path, capfd):
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_lost_shard_sends_the_run_back_to_its_checkpoint(shards, cluster, tmp_path, capfd):
     """Its process killed in mid-run: the run goes on from the last checkpoint by itself."""
 
     class Kill(Callback):
@@ -347,10 +483,10 @@ def test_a_lost_holder_sends_the_run_back_to_its_checkpoint(cluster, tmp_path, c
         def on_rollout(self, training, report):
             if training.steps > 2_000 and not self.done:
                 self.done = True
-                ray.kill(training._workers._server)
+                ray.kill(training._workers._shards[-1])
 
     killing = Kill()
-    model = ACER("CartPole-v1", home="ray", actors=2, checkpoint_every=500, steps=4_000, **SMALL)
+    model = ACER("CartPole-v1", home="ray", actors=2, shards=shards, checkpoint_every=500, steps=4_000, **SMALL)
     model.learn(4_000, out=tmp_path / "run", callbacks=[killing])
     assert killing.done and model.steps >= 4_000
     assert "going on from" in " ".join(capfd.readouterr().err.split())
@@ -371,7 +507,7 @@ class Kill(Callback):
     def on_rollout(self, training, report):
         if training.steps > 600 and not self.done:
             self.done = True
-            ray.kill(training._workers._server)
+            ray.kill(training._workers._shards[-1])
 
 if __name__ == "__main__":
     model = ACER("CartPole-v1", home="ray", actors=1, environments=4, hidden=(16,), checkpoint_every=200)
@@ -461,6 +597,60 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("address", ["ray://host:10001", "name://code", "local", "os:system", "host:6379/x", "host"])
+def test_only_an_address_is_an_address(address):
+    """Ray imports the module that an address of the form name://… names, and starts a cluster for `local`."""
+    with pytest.raises(SettingsError, match="must be host:port"):
+        join(address)
+
+
+def listening(pids):
+    """Local addresses, in hexadecimal, on which processes listen."""
+    sockets = set()
+    for pid in pids:
+        for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                sockets.add(os.readlink(descriptor))
+            except OSError:
+                continue
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                found.append(fields[1].split(":")[0])
+    return found
+
+
+def test_a_ray_that_is_started_here_listens_on_loopback_only(tmp_path):
+    """Every process of it, and with a token."""
+
+    script = """
+import os, ray
+from acer import ACER, Callback
+class Look(Callback):
+    def on_rollout(self, training, report):
+        print(os.environ.get("RAY_AUTH_MODE"), flush=True)
+        input()
+        return False
+if __name__ == "__main__":
+    ACER("CartPole-v1", home="ray", actors=1, environments=4, hidden=(16,)).learn(10**6, callbacks=[Look()])
+"""
+    (tmp_path / "script.py").write_text(script)
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_MODE"}
+    process = subprocess.Popen([sys.executable, "script.py"], cwd=tmp_path, text=True, env=environment,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+    try:
+        mode = process.stdout.readline().strip()
+        places = listening({process.pid, *children(process.pid)})
+    finally:
+        process.communicate("\n", timeout=120)
+    assert len(places) >= 5
+    assert set(places) <= {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}, places
+    if tuple(map(int, ray.__version__.split(".")[:2])) >= (2, 60):
+        assert mode == "token"
+
+
 def test_more_actors_than_the_cluster_has_cpus_are_refused(cluster):
     with pytest.raises(SettingsError, match=r"50 actor-learners need 50 CPUs.*--cpus-per-actor"):
         ACER("CartPole-v1", home="ray", actors=50, **SMALL).learn(100)
@@ -488,6 +678,9 @@ def test_settings_of_another_home_are_refused():
         ({"actors": 4}, "--home shared and --home ray"),
         ({"ray_address": "auto", "home": "shared"}, "--home ray"),
         ({"overlap": False}, "--home ray"),
+        ({"shards": 2, "home": "shared"}, "--home ray"),
+        ({"processes_per_actor": 2}, "--home ray"),
+        ({"home": "ray", "overlap": False, "publish_interval": 10.0}, "--home ray with --overlap"),
         ({"home": "ray", "device": "cuda"}, "leave out --device"),
         ({"home": "shared", "actors": -1}, "must not be negative"),
     ):

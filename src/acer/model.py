@@ -151,7 +151,7 @@ class ACER:
         where the run stopped, in its directory; otherwise `learn` begins anew from the saved parameters.
 
         outward: settings that reach outside this process, which a file may not decide: home, actors, ray_address,
-        cpus_per_actor, workers, device, threads, environments.
+        cpus_per_actor, processes_per_actor, shards, workers, device, threads, environments.
         """
         for name in outward:
             if name not in trust.OUTWARD:

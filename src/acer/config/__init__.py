@@ -13,7 +13,7 @@ from acer.config.files import read_file, to_json
 from acer.config.presets import PRESETS
 from acer.config.setting import Setting, flag_name
 from acer.config.settings import SETTINGS, Config, descriptions
-from acer.config.shares import environment_options, team_size, threads_of
+from acer.config.shares import environment_options, team_size, teams, threads_of
 
 __all__ = [
     "ALGORITHMS",
@@ -29,6 +29,7 @@ __all__ = [
     "from_dict",
     "read_file",
     "team_size",
+    "teams",
     "threads_of",
     "to_json",
     "validate",

@@ -64,6 +64,7 @@ CONTINUOUS_Q = When(lambda c, continuous: continuous and _has_q(c), "continuous 
 DUELING_Q = When(lambda c, cont: cont and _has_q(c) and ALGORITHMS[c.algo].dueling, "continuous ACER")
 SEVERAL_PROCESSES = When(lambda c, _: c.home != "local", "--home shared and --home ray")
 RAY = When(lambda c, _: c.home == "ray", "--home ray")
+OVERLAP = When(lambda c, _: c.home == "ray" and c.overlap, "--home ray with --overlap")
 PYTHON_STEPS = When(
     lambda c, _: not steps_natively(c.env),
     "environments other than the games and control tasks, which have threads of their own",
@@ -140,6 +141,18 @@ class Config:
         from_file=lambda c: c.get("home", "local") != "ray" or c.get("cpus_per_actor", 1.0) == 1.0,
     )
     """CPUs that Ray sets aside for each actor-learner; less for simulators that mostly wait (ours)."""
+    processes_per_actor: int = setting(
+        SCALE, 1, AT_LEAST_1, when=RAY, from_file=lambda c: c.get("processes_per_actor", 1) == 1
+    )
+    """Processes of each of --actors on Ray, which share the memory of their node and send the mean of their gradients
+    as one client of the parameter servers; each is an actor-learner with environments of its own (ours)."""
+    shards: int = setting(SCALE, 1, AT_LEAST_1, when=RAY, from_file=lambda c: c.get("shards", 1) == 1)
+    """Parameter servers on Ray, each with a part of the parameters (ours)."""
+    publish_interval: float = setting(SCALE, 50.0, NOT_NEGATIVE, when=OVERLAP)
+    """Milliseconds between two versions of the parameters on Ray at least; those of small networks come with every
+    answer (ours)."""
+    gradient_precision: Literal["float32", "bfloat16"] = setting(SCALE, "float32", when=RAY)
+    """Numbers of a gradient on its way on Ray; what bfloat16 rounds away is sent with the next gradient (ours)."""
     overlap: bool = setting(SCALE, True, when=RAY)
     """Whether an actor-learner on Ray computes its next update while its last one is on its way (ours)."""
 

@@ -9,7 +9,12 @@ from acer.machine import cores
 
 def team_size(config: Config) -> int:
     """How many actor-learners there are."""
-    return 1 if config.home == "local" else config.actors or cores()
+    return 1 if config.home == "local" else teams(config) * config.processes_per_actor
+
+
+def teams(config: Config) -> int:
+    """How many of them work on their own; on Ray each may be several that share memory."""
+    return config.actors or max(1, cores() // config.processes_per_actor)
 
 
 def threads_of(config: Config) -> int:

@@ -156,7 +156,7 @@ def on_ray(address: str) -> Runner:
     try:
         import ray
 
-        from acer.homes.ray import join
+        from acer.homes.cluster import join
     except ImportError:
         raise SettingsError(f"--ray-address needs Ray: {install('ray')}") from None
     join(address)

@@ -54,6 +54,7 @@ class InProcess:
     """The actor-learner of this process."""
 
     members: Sequence["WorkerStatus"] = ()
+    note = ""
 
     def __init__(self, learner: ActorLearner) -> None:
         self.learner = learner

@@ -1,241 +1,76 @@
-"""A workers on Ray: the actor-learners and the server of the parameters are Ray actors.
+"""Workers on Ray: the actor-learners and the parameter servers are Ray actors.
 
-Ray places them, starts again what dies, and carries gradients and parameters through its object store. A cluster
-trusts whoever can reach it: see the README.
+Ray places them, starts again what dies, and carries gradients and parameters through its object store. `cluster` joins
+or starts Ray, `server` is a shard of the parameters, `remote` the way to them, `team` what works in an actor-learner's
+Ray actor.
 """
 
 import copy
-import logging
-import math
-import os
-import socket
-import sys
+import dataclasses
 import time
-from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import ray
-import torch
-from numpy.typing import NDArray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-from torch import Tensor
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from acer.config import Config
 from acer.console import warn
 from acer.envs.others import EnvMaker
 from acer.errors import ParameterServerLost, SettingsError
+from acer.homes.cluster import connect
 from acer.homes.local import Local
-from acer.homes.supervisor import PATIENCE, Supervisor, WorkerFailure, WorkerSpec, check_memory, packed
-from acer.learner.actor_learner import ActorLearner, ActorState, Report
-from acer.learner.networks import Network, Policy
-from acer.learner.normalizer import Moments
-from acer.learner.parameters import Constants, descend, place
-from acer.machine import cores, keep_memory
-
-CALL = 1.0  # seconds that one call of an actor-learner lasts at least, in whole trajectories
-PROCESS_BYTES = 350 << 20  # of one actor-learner's process, measured with CartPole-v1
-QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}  # what Ray is to say of itself
-LOST = "the process that held the parameters is gone"
+from acer.homes.processes import News
+from acer.homes.remote import joined, parts
+from acer.homes.server import Load, Part, Shard
+from acer.homes.supervisor import PATIENCE, Supervisor, WorkerFailure, WorkerSpec, packed
+from acer.homes.team import LOST, Birth, Servers, Team, team
+from acer.learner.actor_learner import ActorState, Report
+from acer.machine import keep_memory
 
 GONE = WorkerFailure("its process or its node is gone")
-
-Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Values:
-    """What an actor-learner pulls."""
-
-    theta: Array
-    theta_a: Array
-    steps: int  # T
-    skipped: int  # updates left out
-    updates: int  # of all actor-learners so far
-    staleness: int  # of the update that this answers: those since the parameters that it was computed from
-    moments: Array | None
-
-
-class ParameterServer:
-    """θ, θ_a, the optimiser's statistics, and what is counted and averaged over all actor-learners."""
-
-    def __init__(self, theta: Array, theta_a: Array, square: Array, counts: tuple[int, int], moments: Moments | None,
-                 constants: Constants) -> None:  # fmt: skip
-        torch.set_num_threads(1)
-        self.theta, self.theta_a, self.square = (torch.from_numpy(a.copy()) for a in (theta, theta_a, square))
-        self.steps, self.skipped = counts
-        self.moments, self.constants = moments, constants
-        self.updates = 0
-
-    def pull(self, counts: tuple[int, int] = (0, 0), staleness: int = 0) -> Values:
-        """counts: steps made and updates left out since the caller's last call."""
-        self.count(*counts)
-        moments = None if self.moments is None else self.moments.pack()
-        parameters = self.theta.numpy(), self.theta_a.numpy()
-        return Values(*parameters, self.steps, self.skipped, self.updates, staleness, moments)
-
-    def push(
-        self, gradient: Array, rate: float, seen: int, counts: tuple[int, int] = (0, 0), factor: float = 1.0
-    ) -> Values:
-        """seen: updates so far when the actor-learner pulled; counts: as for `pull`."""
-        staleness = self.updates - seen
-        # The array lies in Ray's store and is only read; PyTorch wants to hear that it may be written.
-        copy = torch.from_numpy(gradient.copy())
-        descend(self.theta, self.theta_a, self.square, copy, rate, self.constants, factor)
-        self.updates += 1
-        return self.pull(counts, staleness)
-
-    def count(self, steps: int, skipped: int) -> None:
-        self.steps += steps
-        self.skipped += skipped
-
-    def observe(self, count: float, mean: Array, variance: Array) -> Array:
-        assert self.moments is not None
-        self.moments.merge(count, mean, variance)
-        return self.moments.pack()
-
-    def whole(self) -> tuple[Values, Array]:
-        """For the run: everything there is."""
-        return self.pull(), self.square.numpy()
-
-
-class Remote:
-    """An actor-learner's way to the server.
-
-    With overlap, what an update brings back is not taken by the pull right after it, but by the next: meanwhile the
-    actor-learner acts, or computes another update, with parameters that lack the last one. Without, each pull and each
-    push is waited for. What is counted travels with the next call: calls cost more than numbers.
-    """
-
-    def __init__(
-        self,
-        server: Any,
-        overlap: bool,
-        network: Network,
-        average: Policy,
-        constants: Constants,
-        moments: Moments | None,
-    ) -> None:
-        self.moments = moments
-        self.theta, self.theta_a, self.gradient = place(network, average)
-        self.staleness = 0
-        self.steps = self.skipped = 0
-        self._updates = 0
-        self._server, self._overlap = server, overlap
-        self._flying: deque[Any] = deque()  # calls whose answers have not been taken
-        self._fresh = 0  # of them, those made since the last pull
-        self._uncounted = (0, 0)  # steps, and updates left out, that the server has not heard of
-        self._take(ray.get(server.pull.remote()))
-
-    def count(self, steps: int) -> None:
-        self.steps += steps
-        self._uncounted = (self._uncounted[0] + steps, self._uncounted[1])
-
-    def skip(self) -> None:
-        self.skipped += 1
-        self._uncounted = (self._uncounted[0], self._uncounted[1] + 1)
-
-    def flush(self) -> None:
-        """Tells the server what it has not heard of."""
-        if any(self._uncounted):
-            ray.get(self._server.count.remote(*self._counts()))
-
-    def _counts(self) -> tuple[int, int]:
-        counts, self._uncounted = self._uncounted, (0, 0)
-        return counts
-
-    def observe(self, values: Array) -> None:
-        if self.moments is not None and len(values):
-            new = Moments(self.moments.mean.shape)
-            new.add(values)
-            answer = self._server.observe.remote(new.count, new.mean, new.variance)
-            if not self._overlap:
-                self.moments = self.moments.unpack(ray.get(answer))
-
-    def pull(self) -> None:
-        if not self._overlap:
-            self._take(ray.get(self._server.pull.remote(self._counts())))
-            return
-        if not self._flying:
-            self._flying.append(self._server.pull.remote(self._counts()))
-            return
-        while len(self._flying) > self._fresh:
-            self._take(ray.get(self._flying.popleft()))
-        self._fresh = 0
-
-    def push(self, gradient: Tensor, rate: float, factor: float = 1.0) -> None:
-        answer = self._server.push.remote(gradient.numpy(), rate, self._updates, self._counts(), factor)
-        if self._overlap:
-            self._flying.append(answer)
-            self._fresh = 1
-        else:
-            self.staleness = ray.get(answer).staleness
-
-    def _take(self, values: Values) -> None:
-        self.theta.numpy()[:] = values.theta
-        self.theta_a.numpy()[:] = values.theta_a
-        self.steps, self.skipped = values.steps + self._uncounted[0], values.skipped + self._uncounted[1]
-        self._updates, self.staleness = values.updates, values.staleness
-        if self.moments is not None and values.moments is not None:
-            self.moments = self.moments.unpack(values.moments)
+LOOK = 1.0  # seconds between two looks at the servers' load
+SHARD_BYTES = 200 << 20  # of a shard's process beside its vectors
 
 
 class Worker:
-    """An actor-learner as a Ray actor. What goes wrong in its environment is told, not raised: its process lives on."""
+    """Actor-learners of one Ray actor. What goes wrong in an environment is told, not raised: its process lives on."""
 
     def __init__(self) -> None:  # without arguments, so that Ray can always make it again
-        self.learner: ActorLearner | None = None
-        self._death: WorkerFailure | None = None  # not yet told
+        self._team: Team | None = None
         keep_memory()
 
-    def work(
-        self, job: WorkerSpec, life: tuple[int, int], server: Any, part: ActorState | None
-    ) -> list[Report] | WorkerFailure:
-        """Some trajectories; none once the run's steps are done. life: its number, and how often it has died."""
-        if self._death is not None:
-            death, self._death = self._death, None
-            return death
-        reports: list[Report] = []
+    def work(self, job: WorkerSpec, servers: Servers, births: list[Birth]) -> list[News]:
+        """Some trajectories of each; none once the run's steps are done."""
         try:
-            if self.learner is None:
-                actor, deaths = life
-                steps = ray.get(server.pull.remote()).steps
-                make_home = partial(Remote, server, job.config.overlap)
-                self.learner = job.learner((actor, steps, deaths), make_home, part)
-            until = time.monotonic() + CALL
-            while self.learner.steps < job.config.steps and time.monotonic() < until:
-                reports.append(self.learner.iterate())
-            self.learner.agent.home.flush()  # type: ignore[attr-defined]
-            return reports
+            if self._team is None:
+                self._team = team(job, servers)
+            for birth in births:
+                self._team.start(birth)
+            news = self._team.work()
         except Exception as error:
             death = WorkerFailure(LOST) if isinstance(error, RayError) else WorkerFailure.by(error)
-            if self.learner is not None:
-                with suppress(Exception):
-                    self.learner.agent.home.flush()  # type: ignore[attr-defined]
-                with suppress(Exception):
-                    self.learner.rollout.env.close()
-                self.learner = None
-            if reports:  # which come first
-                self._death = death
-                return reports
-            return death
+            news = [(birth.number, death) for birth in births]
+        if any(isinstance(what, WorkerFailure) and what.reason == LOST for _, what in news):
+            self._team = None
+        return news
 
-    def here(self) -> list[Report]:
+    def here(self) -> list[News]:
         """Answers once the worker is there."""
         return []
 
-    def part(self) -> ActorState | None:
-        return None if self.learner is None else self.learner.state()
+    def parts(self) -> list[ActorState | None]:
+        return [] if self._team is None else self._team.parts()
 
 
 class RayWorkers(Supervisor):
-    """Actor-learners on a Ray cluster: one that is named, or one that is started here and ends with the run.
+    """Actor-learners on a Ray cluster.
 
-    The server is where the run itself is, so that no other node's end can be its own.
+    A single parameter server is where the run itself is, so that no other node's end can be its own; several are
+    spread over the cluster.
     """
 
     def __init__(
@@ -245,181 +80,218 @@ class RayWorkers(Supervisor):
         super().__init__(config)
         self._job = WorkerSpec(config, packed(env), seeds.entropy, tuple(seeds.spawn_key))
         self.home = home
-        self._own = _connect(config, len(self.members), again)
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-        arrays = (tensor.numpy() for tensor in (home.theta, home.theta_a, home.square))
-        counts = (home.steps, home.skipped)
-        self._server: Any = (
-            ray.remote(ParameterServer)
-            .options(num_cpus=0, scheduling_strategy=here)
-            .remote(*arrays, counts, home.moments, home.constants)
+        self._each = config.processes_per_actor  # members of one team
+        teams = len(self.members) // self._each
+        self._own = connect(config, len(self.members), again)
+        self._group: PlacementGroup | None = None
+        self._shards = self._place_shards()
+        self._servers = Servers(
+            self._shards,
+            len(home.theta),
+            len(home.theta_a),
+            home.constants,
+            None if home.moments is None else home.moments.unpack(0 * home.moments.pack()),
         )
-        worker: Any = ray.remote(Worker).options(num_cpus=config.cpus_per_actor, max_restarts=-1, max_task_retries=0)
-        self._workers: list[Any] = [worker.remote() for _ in self.members]
-        self._calls: dict[Any, int] = {}  # which actor's call will answer
+        worker: Any = ray.remote(Worker).options(
+            num_cpus=config.cpus_per_actor * self._each, max_restarts=-1, max_task_retries=0
+        )
+        self._workers: list[Any] = [worker.remote() for _ in range(teams)]
+        self._births: list[list[Birth]] = [[] for _ in range(teams)]  # that the next call of work brings
+        self._alive: list[set[int]] = [set() for _ in range(teams)]  # members at work, by number in the team
+        self._calls: dict[Any, int] = {}  # which team's call will answer
         self._gone: set[int] = set()  # whose processes are gone and have not yet answered again
         self._states: list[ActorState | None] = [None] * len(self.members)
         self._stopped = False
+        self._asked: list[Any] = []  # the servers, how busy they are
+        self._loads: list[Load] = []  # at the last look
+        self._looked = 0.0
+        self._measured: dict[str, float] = {}
+
+    @property
+    def note(self) -> str:
+        """What the progress display says of the servers."""
+        shown = {"pushes_per_second": "{:,.0f} pushes/s", "server_busy": "servers {:.0%} busy",
+                 "staleness": "staleness {:.1f}"}  # fmt: skip
+        return "  ".join(text.format(self._measured[name]) for name, text in shown.items() if name in self._measured)
 
     def fetch(self) -> None:
         if self._stopped:
             return
         try:
-            values, square = ray.get(self._server.whole.remote())
+            whole = joined(ray.get([shard.whole.remote() for shard in self._shards]))
         except RayError:
             raise ParameterServerLost(LOST) from None
         home = self.home
-        for mine, array in ((home.theta, values.theta), (home.theta_a, values.theta_a), (home.square, square)):
+        for mine, array in ((home.theta, whole.theta), (home.theta_a, whole.theta_a), (home.square, whole.square)):
             mine.numpy()[:] = array
-        home.steps, home.skipped = values.steps, values.skipped
-        if home.moments is not None:
-            home.moments = home.moments.unpack(values.moments)
+        home.steps, home.skipped = whole.steps, whole.skipped
+        if home.moments is not None and whole.moments is not None:
+            home.moments = home.moments.unpack(whole.moments.pack())  # Ray's arrays are not ours to write
 
     def states(self) -> list[ActorState | None]:
         if not self._stopped:
-            here = set(range(len(self.members))) - self._gone
-            asked = {actor: self._workers[actor].part.remote() for actor in here}
+            here = set(range(len(self._workers))) - self._gone
+            asked = {actor: self._workers[actor].parts.remote() for actor in here}
             until = time.monotonic() + PATIENCE
-            self._states = [self._part(asked.get(actor), until) for actor in range(len(self.members))]
+            self._states = []
+            for actor in range(len(self._workers)):
+                states = self._parts(asked.get(actor), until)
+                self._states += (states + [None] * self._each)[: self._each]
         return self._states
 
     def stop(self) -> list[Report]:
         until = time.monotonic() + PATIENCE
         while set(self._calls.values()) - self._gone and time.monotonic() < until:
             for actor, answer in self._answers(1.0):
-                for report in answer if isinstance(answer, list) else ():
-                    self._record(actor, report)
+                for number, what in answer or ():
+                    if isinstance(what, Report):
+                        self._record(self._each * actor + number, what)
         self.states()
         self.fetch()
         self._stopped = True
         return self._drain()
 
     def kill(self) -> None:
-        for actor in (*self._workers, self._server):
+        for actor in (*self._workers, *self._shards):
             with suppress(Exception):
                 ray.kill(actor)
-        self._workers, self._calls = [], {}
+        self._workers, self._shards, self._calls = [], [], {}
+        if self._group is not None:
+            with suppress(Exception):
+                remove_placement_group(self._group)
+            self._group = None
         if self._own:
             self._own = False
             ray.shutdown()
 
-    def _start(self, actor: int, part: ActorState | None) -> None:
+    def _place_shards(self) -> list[Any]:
+        """The parameter servers, each with its part."""
+        home, shard = self.home, ray.remote(Shard)
+        theta, theta_a, square = (tensor.numpy() for tensor in (home.theta, home.theta_a, home.square))
+        initial = parts(Part(theta, theta_a, square, home.steps, home.skipped, home.moments), self.config.shards)
+        if len(initial) == 1:
+            here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+            placed = [{"num_cpus": 0, "scheduling_strategy": here}]
+        else:
+            size = SHARD_BYTES + 16 * max(len(part.theta) for part in initial)
+            self._group = placement_group([{"memory": size}] * len(initial), strategy="SPREAD")
+            if not self._group.wait(PATIENCE):
+                raise SettingsError(f"the Ray cluster has no room for {len(initial)} shards of {size:,} bytes")
+            placed = [
+                {
+                    "num_cpus": 0,
+                    "memory": size,
+                    "scheduling_strategy": PlacementGroupSchedulingStrategy(self._group, number),
+                }
+                for number in range(len(initial))
+            ]
+        interval = self.config.publish_interval / 1_000
+        return [
+            shard.options(**options).remote(part, home.constants, interval)
+            for part, options in zip(initial, placed, strict=True)
+        ]
+
+    def _start(self, member: int, part: ActorState | None) -> None:
+        actor, number = divmod(member, self._each)
+        self._births[actor].append(Birth(number, member, self.members[member].restarts, part))
+        if actor not in self._calls.values():
+            self._call(actor)
+
+    def _call(self, actor: int) -> None:
         worker = self._workers[actor]
         if actor in self._gone:  # until Ray has started it again, a call of work would fail; this one waits
             call = worker.here.options(max_task_retries=-1).remote()
         else:
-            call = worker.work.remote(self._job, (actor, self.members[actor].restarts), self._server, part)
+            births, self._births[actor] = self._births[actor], []
+            self._alive[actor] |= {birth.number for birth in births}
+            call = worker.work.remote(self._job, self._servers, births)
         self._calls[call] = actor
 
-    def _poll(self, seconds: float) -> list[tuple[int, Report | WorkerFailure]]:
-        news: list[tuple[int, Report | WorkerFailure]] = []
+    def _poll(self, seconds: float) -> list[News]:
+        news: list[News] = []
         for actor, answer in self._answers(seconds):
-            if isinstance(answer, WorkerFailure):
-                if answer.reason == LOST:
-                    self.fetch()  # raises, if it is
-                news.append((actor, answer))
-            else:
-                news += [(actor, report) for report in answer]
-                self._start(actor, None)
-                if not answer:
-                    self.fetch()  # the steps are done, or another's are not yet reported
+            alive = self._alive[actor]
+            if answer is None:
+                answer = [(number, GONE) for number in sorted(alive)]
+            elif not answer and alive:
+                self.fetch()  # the steps are done, or another's are not yet reported
+            for number, what in answer:
+                if isinstance(what, WorkerFailure):
+                    alive.discard(number)
+                    if what.reason == LOST:
+                        self.fetch()  # raises, if it is
+                else:
+                    what = self._with_load(what)
+                news.append((self._each * actor + number, what))
+            if alive or self._births[actor]:
+                self._call(actor)
+        self._look()
         reports = [what for _, what in news if isinstance(what, Report)]
         self.home.steps = max([self.home.steps, *(report.total for report in reports)])
         self.home.skipped = max([self.home.skipped, *(report.skipped for report in reports)])
         return news
 
-    def _answers(self, seconds: float) -> list[tuple[int, list[Report] | WorkerFailure]]:
-        """What the calls that have ended gave."""
+    def _answers(self, seconds: float) -> list[tuple[int, list[News] | None]]:
+        """What the calls that have ended gave; none from an actor that is gone."""
         if not self._calls:
             time.sleep(seconds)
             return []
         first, _ = ray.wait(list(self._calls), timeout=seconds)
         ready = first and ray.wait(list(self._calls), num_returns=len(self._calls), timeout=0)[0]
-        answers = [(self._calls.pop(call), _answer(call)) for call in ready]
-        for actor, answer in answers:
-            (self._gone.add if answer == GONE else self._gone.discard)(actor)
+        answers = []
+        for call in ready:
+            actor = self._calls.pop(call)
+            answer = self._answer(actor, call)
+            (self._gone.add if answer is None else self._gone.discard)(actor)
+            answers.append((actor, answer))
         return answers
 
-    def _part(self, asked: Any, until: float) -> ActorState | None:
-        if asked is None:
-            return None
+    def _answer(self, actor: int, call: Any) -> list[News] | None:
         try:
-            part = ray.get(asked, timeout=max(0.0, until - time.monotonic()))
+            return ray.get(call)  # type: ignore[no-any-return]
+        except RayActorError:
+            return None
+        except RayTaskError as error:
+            death = WorkerFailure(" ".join(str(error).splitlines()[-1:]), str(error))
+            return [(number, death) for number in sorted(self._alive[actor])]
+
+    def _parts(self, asked: Any, until: float) -> list[ActorState | None]:
+        if asked is None:
+            return []
+        try:
+            states = ray.get(asked, timeout=max(0.0, until - time.monotonic()))
         except GetTimeoutError:
             warn(f"an actor-learner did not come to a trajectory's end in {PATIENCE:.0f} s: its memory is not saved")
-            return None
+            return []
         except RayError:
-            return None
-        return copy.deepcopy(part)  # type: ignore[no-any-return]  # out of Ray's store, which the run may outlive
+            return []
+        return copy.deepcopy(states)  # out of Ray's store, which the run may outlive
 
+    # ------------------------------------------------------------------ how busy the servers are
 
-def _answer(call: Any) -> list[Report] | WorkerFailure:
-    try:
-        return ray.get(call)  # type: ignore[no-any-return]
-    except RayActorError:
-        return GONE
-    except RayTaskError as error:
-        return WorkerFailure(" ".join(str(error).splitlines()[-1:]), str(error))
+    def _look(self) -> None:
+        """Asks the servers now and then, and never waits for them."""
+        if not self._asked and time.monotonic() >= self._looked + LOOK:
+            self._asked = [shard.load.remote() for shard in self._shards]
+            self._looked = time.monotonic()
+        if self._asked and len(ray.wait(self._asked, num_returns=len(self._asked), timeout=0)[0]) == len(self._asked):
+            asked, self._asked = self._asked, []
+            with suppress(RayError):  # one that is dead is missed by those who work with it
+                self._compare(ray.get(asked))
 
+    def _compare(self, loads: list[Load]) -> None:
+        pairs = [(then, now) for then, now in zip(self._loads, loads, strict=False) if now.clock > then.clock]
+        self._loads = loads
+        if pairs:
+            then, now = pairs[0]
+            self._measured["pushes_per_second"] = (now.updates - then.updates) / (now.clock - then.clock)
+            self._measured["server_busy"] = max(
+                (now.busy - then.busy) / (now.clock - then.clock) for then, now in pairs
+            )
 
-def _connect(config: Config, actors: int, again: bool) -> bool:
-    """Joins the cluster, or starts one on this machine; whether it is our own, to be ended with the run."""
-    need = actors * config.cpus_per_actor
-    if ray.is_initialized():
-        if not again:
-            _check_room(need, actors)
-        return False
-    if not config.ray_address:
-        check_memory(actors, PROCESS_BYTES)
-        ray.init(
-            address="local",
-            num_cpus=max(cores(), math.ceil(need)),
-            include_dashboard=False,
-            runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}},
-            **QUIET,
-        )
-        return True
-    join(config.ray_address)
-    if not again:
-        try:
-            _check_room(need, actors)
-        except SettingsError:
-            ray.shutdown()
-            raise
-    return True
-
-
-def join(address: str) -> None:
-    """Joins a cluster that is there."""
-    reason = _unreachable(address)
-    if not reason:
-        try:
-            ray.init(address=address, **QUIET)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
-    if reason:
-        raise SettingsError(
-            f"no Ray cluster at --ray-address {address} ({reason}); start one with `ray start --head`, or leave the "
-            "address out to run on this machine"
-        )
-
-
-def _unreachable(address: str) -> str:
-    """Why host:port does not answer; empty if it does, or if the address is of another kind."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or "/" in host:
-        return ""
-    try:
-        socket.create_connection((host, int(port)), timeout=5).close()
-    except (OSError, OverflowError) as error:
-        return str(error)
-    return ""
-
-
-def _check_room(need: float, actors: int) -> None:
-    has = ray.cluster_resources().get("CPU", 0.0)  # type: ignore[no-untyped-call]
-    if need > has:
-        raise SettingsError(
-            f"{actors} actor-learners need {need:g} CPUs and the Ray cluster has {has:g}: use fewer --actors, or "
-            "--cpus-per-actor below 1 if their simulators mostly wait"
-        )
+    def _with_load(self, report: Report) -> Report:
+        """A report with what is known of the servers, for the run's tables."""
+        if "staleness" in report.diagnostics:
+            self._measured["staleness"] = report.diagnostics["staleness"]
+        numbers = {name: value for name, value in self._measured.items() if name != "staleness"}
+        return dataclasses.replace(report, diagnostics=report.diagnostics | numbers) if report.diagnostics else report

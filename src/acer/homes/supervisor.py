@@ -45,6 +45,10 @@ class Workers(Protocol):
 
     members: Sequence["WorkerStatus"]  # for the progress display; none if there is nothing to tell apart
 
+    @property
+    def note(self) -> str:
+        """What else the display is to say of them."""
+
     def start(self, states: Sequence[ActorState | None]) -> None:
         """Sets them to work, each with what it held when the run was saved."""
 
@@ -165,6 +169,10 @@ class Supervisor:
         self.config = config
         self.members: Sequence[WorkerStatus] = [WorkerStatus() for _ in range(configuration.team_size(config))]
         self._reports: list[Report] = []  # heard and not yet told
+
+    @property
+    def note(self) -> str:
+        return ""
 
     def start(self, states: Sequence[ActorState | None]) -> None:
         for actor in range(len(self.members)):

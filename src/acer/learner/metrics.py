@@ -54,6 +54,10 @@ _ALL = (
     Metric("staleness", "Staleness", "updates between the parameters that an update was computed from and its arrival",
            kept=False,
            advice="with `shared` and `ray`: by others, and with `--overlap` one of its own"),
+    Metric("pushes_per_second", "Pushes per second", "gradients that each parameter server took", kept=False,
+           advice="with `ray`"),
+    Metric("server_busy", "Servers busy", "share of one core that the busiest parameter server used", kept=False,
+           advice="with `ray`: near 1, more actor-learners bring nothing; use more `--shards`"),
 )  # fmt: skip
 
 METRICS = {metric.name: metric for metric in _ALL}

@@ -67,8 +67,11 @@ class Display(Live):
         self._task: TaskID = self._progress.add_task(name, total=total, completed=done, episode_return="…", speed="")
         self._members: list[TaskID] = []
 
-    def show(self, steps: int, episode_return: float, speed: float, members: Sequence["WorkerStatus"] = ()) -> None:
-        self._update(self._task, episode_return, speed, completed=steps)
+    def show(
+        self, steps: int, episode_return: float, speed: float, members: Sequence["WorkerStatus"] = (), note: str = ""
+    ) -> None:
+        """note: what else there is to say of all members."""
+        self._update(self._task, episode_return, speed, f"  {note}" if note else "", completed=steps)
         while len(self._members) < len(members):
             actor = f"actor {len(self._members)}"
             self._members.append(self._progress.add_task(actor, total=None, episode_return="…", speed=""))

@@ -190,7 +190,7 @@ def _decided(config: Config, observation: ObservationSpec) -> Config:
     """The configuration with its precision and its number of actor-learners decided, so that the run keeps them
     wherever it goes on."""
     if not HOMES[config.home].in_process:
-        config = dataclasses.replace(config, actors=configuration.team_size(config))
+        config = dataclasses.replace(config, actors=configuration.teams(config))
     if config.precision != "auto":
         return config
     if not algorithms.is_convolutional(config, observation):

@@ -156,7 +156,7 @@ class Training:
                 self._take(reports, logs)
                 new, checked = self.steps - checked, self.steps
                 speed = (self.steps - first) / (now - began)
-                display.show(self.steps, self.state.meter.return_mean, speed, workers.members)
+                display.show(self.steps, self.state.meter.return_mean, speed, workers.members, workers.note)
                 if self.steps - progress.row_at >= config.log_every:
                     logs.progress(self.state.row())
                     progress.row_at, progress.row_seconds = self.steps, progress.seconds
