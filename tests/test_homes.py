@@ -86,7 +86,7 @@ def test_one_actor_learns_the_same_in_every_home(env, steps, unit, home, cluster
     local = ACER(env, seed=3, delta_unit=unit, **SMALL).learn(steps)
     without_overlap = {"overlap": False} if home == "ray" else {}
     other = ACER(env, seed=3, delta_unit=unit, home=home, actors=1, **without_overlap, **SMALL).learn(steps)
-    mine, its = local._training.home, other._training.home
+    mine, its = local._training.state.home, other._training.state.home
     assert local._training.state.meter.updates == other._training.state.meter.updates >= 50
     assert local.steps == other.steps
     for name in ("theta", "theta_a", "square"):
@@ -97,12 +97,12 @@ def test_one_actor_learns_the_same_in_every_home(env, steps, unit, home, cluster
 
 def test_many_actors_share_what_they_learn(tmp_path):
     model = ACER("Pendulum-v1", home="shared", actors=3, log_every=400, **SMALL)
-    before = model._training.home.theta.clone()
+    before = model._training.state.home.theta.clone()
     model.learn(3_000, out=tmp_path / "run")
     training = model._training
-    assert model.steps >= 3_000 and torch.isfinite(training.home.theta).all()
-    assert not torch.equal(training.home.theta, before)
-    assert training.home.moments.count == model.steps  # each step observed once
+    assert model.steps >= 3_000 and torch.isfinite(training.state.home.theta).all()
+    assert not torch.equal(training.state.home.theta, before)
+    assert training.state.home.moments.count == model.steps  # each step observed once
     assert len(training.state.actors) == 3 and all(len(part.blocks) for part in training.state.actors)
     rows = list(csv.DictReader((tmp_path / "run" / "progress.csv").open()))
     assert int(rows[-1]["steps"]) == model.steps
@@ -113,7 +113,7 @@ def test_many_actors_share_what_they_learn(tmp_path):
 
 def test_overlap_learns_with_parameters_that_lack_the_last_update(cluster):
     model = ACER("CartPole-v1", home="ray", actors=2, cpus_per_actor=0.5, **SMALL).learn(1_500)
-    assert model.steps >= 1_500 and torch.isfinite(model._training.home.theta).all()
+    assert model.steps >= 1_500 and torch.isfinite(model._training.state.home.theta).all()
     assert model.evaluate(2).mean > 0
 
 
@@ -124,9 +124,9 @@ def test_what_is_saved_in_mid_run_is_what_was_learnt(tmp_path):
             return training.steps < 600
 
     model = ACER("CartPole-v1", home="shared", actors=1, **SMALL)
-    first = model._training.home.theta.clone()
+    first = model._training.state.home.theta.clone()
     model.learn(2_000, callbacks=[Save()])
-    assert not torch.equal(ACER.load(tmp_path / "model")._training.home.theta, first)
+    assert not torch.equal(ACER.load(tmp_path / "model")._training.state.home.theta, first)
 
 
 def test_a_directory_that_is_refused_leaves_no_crew_behind(tmp_path):
@@ -355,7 +355,7 @@ def test_an_actor_that_dies_is_started_again(home, how, tmp_path, request, capfd
     settings = {**SMALL, "environments": 1, "trajectory_length": 10, "replay_start": 20}
     model = ACER(env, home=home, actors=2, **settings).learn(1_200)
     assert deaths.stat().st_size == 2 and model.steps >= 1_200
-    assert torch.isfinite(model._training.home.theta).all()
+    assert torch.isfinite(model._training.state.home.theta).all()
     said = " ".join(capfd.readouterr().err.split())
     assert "a new one starts" in said
     if how == "raise":
@@ -399,7 +399,7 @@ def test_what_a_worker_did_before_it_died_is_told_first():
 
 def test_numbers_that_are_not_finite_end_the_run_of_all(tmp_path):
     model = ACER("CartPole-v1", home="shared", actors=2, most_skipped=2, **SMALL)
-    model._training.home.theta.fill_(float("nan"))
+    model._training.state.home.theta.fill_(float("nan"))
     with pytest.raises(LearningFault):
         model.learn(2_000, out=tmp_path / "run")
 
@@ -469,7 +469,7 @@ def test_a_kill_every_five_seconds_for_two_minutes(tmp_path):
     lengths = sum(int(row["length"]) for row in csv.DictReader((tmp_path / "run" / "episodes.csv").open()))
     assert lengths <= counted[-1]  # an episode of a killed actor is lost, none is counted twice
     model = ACER.load(tmp_path / "run")
-    assert torch.isfinite(model._training.home.theta).all()
+    assert torch.isfinite(model._training.state.home.theta).all()
     assert model.evaluate(100, seed=1000).mean >= CARTPOLE_MARK
 
 
@@ -559,7 +559,7 @@ def test_a_removed_node_loses_its_actors_only(tmp_path):
         both, one, again = seen["both"], seen["one"], seen["again"]
         assert sum(now > then + 1_000 for now, then in zip(one, both, strict=True)) == 1  # the other node's went on
         assert all(now > then for now, then in zip(again, one, strict=True))
-        assert torch.isfinite(model._training.home.theta).all()
+        assert torch.isfinite(model._training.state.home.theta).all()
     finally:
         ray.shutdown()
         nodes.shutdown()
