@@ -1,13 +1,18 @@
-"""Measures what one update costs on its way to the server and back, and simulates up to 1,000 actor-learners.
+"""Measures what one update costs on its way to the parameter servers, and simulates up to 4,096 actor-learners.
 
-    python benchmarks/cluster_scaling.py            measures, simulates, draws (about two minutes)
-    python benchmarks/cluster_scaling.py --drawn    simulates and draws from the last measurement
+    python benchmarks/server_speed.py               first: what a push costs in a server
+    python benchmarks/cluster_scaling.py            measures the actor-learner's side, simulates, draws (a minute)
+    python benchmarks/cluster_scaling.py --drawn    simulates and draws from the last measurements
 
-Measured, for the Atari network and one thread each: an actor-learner's update with its share of acting, a pull and a
-push through Ray's object store on this machine, and the holder's own work in a push (many sent at once, so that it
-never waits). The simulation has one server,
-which serves one message after the other, and a network card in front of it; each actor-learner computes, sends its
-gradient, and computes the next update meanwhile, as `--overlap` does. Written: results/homes/scaling.json,
+Measured, in seconds of processor time of one thread, for the Atari network: an actor-learner's update with its share of
+acting and replay, and what the leader of a group does with one gradient. From results/homes/server.json: a push in a
+server with one shard and with two, which gives a part that shrinks with the shard and one that does not.
+
+The simulation: nodes of 16 cores, each with a network card that sends and receives at once; shards on nodes of their
+own. Every gradient passes its node's card, the shards' cards and the shards' processors, one after the other in each. A
+node fetches a version at most once per publication and only when somebody pushes there; all fetch from the shards'
+own nodes, though Ray also lets nodes fetch from each other. With overlap an actor-learner computes while its last push
+is on its way. Updates take 0.8 to 1.2 of the measured time. Written: results/homes/scaling.json,
 results/homes/scaling.csv and docs/scaling.png.
 """
 
@@ -16,10 +21,10 @@ import heapq
 import json
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import matplotlib
 
@@ -29,7 +34,11 @@ import numpy as np
 import torch
 
 RESULTS = Path("results/homes")
-ACTORS = [1, 2, 4, 8, 16, 32, 64, 125, 250, 500, 1_000]
+ACTORS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_000]
+NODES = [16, 64, 256]
+CORES = 16  # of a node
+INTERVAL = 0.05  # seconds between two publications
+STEPS = 4 * 20 / 5  # environment steps for each gradient: four trajectories of 20 steps, each learnt from five times
 
 
 @dataclass(frozen=True)
@@ -37,111 +46,152 @@ class Plan:
     """A way to hold the parameters."""
 
     name: str
-    shards: int = 1  # holders, each with a part of the parameters and a network card of its own
-    bytes_per_number: float = 4.0  # of gradients and parameters on their way
-    bits_per_second: float = 10e9
-    trajectories: int = 4  # in one update
+    shards: int = 1
+    gigabits: float = 10.0
+    processes: int = 1  # of one client
+    number: int = 4  # bytes of a gradient's
+    old: bool = False  # each push is answered by all parameters
 
 
 PLANS = [
-    Plan("one server, 10 Gb/s (as built)"),
-    Plan("one server, 1 Gb/s", bits_per_second=1e9),
-    Plan("one server, 1 Gb/s, 16-bit numbers", bits_per_second=1e9, bytes_per_number=2.0),
-    Plan("8 shards, 10 Gb/s each", shards=8),
-    Plan("8 shards, 16 trajectories an update", shards=8, trajectories=16),
+    Plan("as it was: parameters in every answer, 10 Gb/s", old=True),
+    Plan("1 shard, 10 Gb/s"),
+    Plan("1 shard, 1 Gb/s", gigabits=1.0),
+    Plan("8 shards, 10 Gb/s", shards=8),
+    Plan("1 shard, groups of 16, 10 Gb/s", processes=CORES),
+    Plan("8 shards, groups of 16, 1 Gb/s", shards=8, gigabits=1.0, processes=CORES),
+    Plan("8 shards, groups of 16, 1 Gb/s, bfloat16", shards=8, gigabits=1.0, processes=CORES, number=2),
+    Plan("8 shards, groups of 16, 10 Gb/s", shards=8, processes=CORES),
+    Plan("8 shards, groups of 16, 25 Gb/s", shards=8, gigabits=25.0, processes=CORES),
+    Plan("16 shards, groups of 16, 10 Gb/s", shards=16, processes=CORES),
+    Plan("32 shards, groups of 16, 25 Gb/s", shards=32, gigabits=25.0, processes=CORES),
 ]
 
 
-def times(work: Callable[[], object], repeats: int = 25) -> float:
-    """Median seconds of one call."""
-    for _ in range(3):
-        work()
-    found = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        work()
-        found.append(time.perf_counter() - began)
-    return median(found)
-
-
 def measure() -> dict[str, float]:
-    import ray
-
+    """Of one thread, in seconds of processor time: other work on the machine changes them less than the clock."""
     from acer.config import defaults
-    from acer.homes.ray import ParameterServer
-    from acer.learner.parameters import descend
     from acer.run.training import Training
 
+    torch.set_num_threads(1)
     config = defaults("pong", False, "atari", precision="float32", threads=1, replay_start=640, replay_capacity=2_000)
     training = Training(config)
-    learner, home = training.learner, training.home
+    learner = training.learner
     learner.draw_replays = lambda: 4  # type: ignore[method-assign]
     for _ in range(3):
         learner.iterate()
-    before, began = learner.updates, time.perf_counter()
+    before, began = learner.updates, time.process_time()
     for _ in range(4):
         learner.iterate()
-    update = (time.perf_counter() - began) / (learner.updates - before)
-
-    gradient = torch.randn_like(home.theta)
-    apply = times(lambda: descend(home.theta, home.theta_a, home.square, gradient, 1e-9, home.constants))
-    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    arrays = [tensor.numpy() for tensor in (home.theta, home.theta_a, home.square)]
-    server = ray.remote(ParameterServer).remote(*arrays, (0, 0), home.moments, home.constants)
-    for _ in range(100):  # until Ray's store has touched all its memory
-        ray.get(server.pull.remote())
-    pull = times(lambda: ray.get(server.pull.remote()))
-    push = times(lambda: ray.get(server.push.remote(gradient.numpy(), 1e-9, 0)))
-    small = times(lambda: ray.get(server.count.remote(0, 0)))
-    stored = ray.put(gradient.numpy())
-    queued = times(lambda: ray.get([server.push.remote(stored, 1e-9, 0) for _ in range(20)])) / 20
-    ray.shutdown()
+    update = (time.process_time() - began) / (learner.updates - before)
+    home = training.state.home
+    total, slot = torch.zeros_like(home.theta), torch.randn(len(home.theta))
+    gathering = []
+    for _ in range(25):
+        began = time.process_time()
+        total.add_(slot)
+        gathering.append(time.process_time() - began)
+    numbers = {"parameters": float(len(home.theta)), "average_parameters": float(len(home.theta_a))}
     training.close()
-    return {
-        "parameters": float(home.theta.numel()),
-        "average_parameters": float(home.theta_a.numel()),
+    server = json.loads((RESULTS / "server.json").read_text())
+    one, two = (1 / server[name]["pushes_of_one_core"] for name in ("one shard", "two shards"))
+    return numbers | {
         "seconds_of_one_update_in_an_actor": update,
-        "seconds_of_a_pull": pull,
-        "seconds_of_a_push_and_pull": push,
-        "seconds_of_an_empty_call": small,
-        "seconds_of_a_push_in_the_holder": queued,
-        "seconds_of_applying_an_update": apply,
+        "seconds_of_gathering_a_gradient": median(gathering),
+        "seconds_of_a_push_as_it_was": 1 / server["answer with parameters"]["pushes_of_one_core"],
+        "seconds_of_a_push_that_shards_share": min(one, 2 * max(0.0, one - two)),
+        "seconds_of_a_push_in_every_shard": max(0.0, one - 2 * max(0.0, one - two)),
     }
 
 
-def simulate(costs: dict[str, float], plan: Plan, actors: int, updates: int = 4_000) -> tuple[float, float]:
-    """Updates per second of all, and mean staleness of an update.
+class Line:
+    """Something that serves one after the other."""
 
-    Events are messages that arrive at the server. It is busy with each for its own work, or its card for the bytes,
-    whichever takes longer; the answer is what the actor-learner computes its next-but-one update from.
-    """
+    def __init__(self) -> None:
+        self.free = self.busy = 0.0
+
+    def serve(self, at: float, seconds: float) -> float:
+        """When what arrives at a time is done."""
+        self.free = max(at, self.free) + seconds
+        self.busy += seconds
+        return self.free
+
+
+@dataclass
+class Node:
+    """A machine's network card, and the version of θ that is there."""
+
+    out: Line
+    into: Line
+    version: int = -1
+
+
+def simulate(costs: dict[str, float], plan: Plan, actors: int) -> dict[str, Any]:
+    """Steps per second of all, staleness, and what was busy most. The shards are alike: one is simulated."""
     rng = np.random.default_rng(0)
-    numbers = costs["parameters"] + costs["average_parameters"]  # θ and θ_a out, while a gradient comes in
-    wire = numbers * plan.bytes_per_number * 8 / plan.bits_per_second / plan.shards
-    work = costs["seconds_of_a_push_in_the_holder"] / plan.shards
-    service, compute = max(work, wire), costs["seconds_of_one_update_in_an_actor"] * plan.trajectories / 4
+    clients = max(1, actors // plan.processes)
+    processes = min(actors, plan.processes)
+    nodes = [Node(Line(), Line()) for _ in range(-(-actors // CORES))]
+    server, card_in, card_out = Line(), Line(), Line()
+    second = 8 / (plan.gigabits * 1e9)  # of a byte
+    gradient = costs["parameters"] * plan.number
+    version_bytes = 4 * (costs["parameters"] + costs["average_parameters"] * (1.0 if plan.old else 0.1))
+    work = costs["seconds_of_a_push_that_shards_share"] / plan.shards + costs["seconds_of_a_push_in_every_shard"]
+    if plan.old:
+        work = costs["seconds_of_a_push_as_it_was"]
+    compute = costs["seconds_of_one_update_in_an_actor"]
+    if processes > 1:  # the leader's work is done by the same cores, and no push comes sooner than it
+        leading = processes * costs["seconds_of_gathering_a_gradient"]
+        compute = max(compute + leading / processes, leading)
+
+    spread = 0.2 / np.sqrt(processes)  # of the mean of a group's times
 
     def lasts() -> float:
-        return compute * rng.uniform(0.8, 1.2)
+        return float(compute * rng.uniform(1 - spread, 1 + spread))
 
-    # (time at which the gradient is sent, actor, version that it was computed from)
-    waiting = [(lasts() * rng.uniform(0.1, 1), actor, 0) for actor in range(actors)]
+    waiting = [(lasts() * rng.uniform(0.1, 1), client, 0) for client in range(clients)]
     heapq.heapify(waiting)
-    answered = [0.0] * actors  # when the answer to each one's last push came
-    newest = [0] * actors  # version in that answer
-    free_at, version, stale = 0.0, 0, []
-    while version < max(updates, 20 * actors):
-        sent, actor, seen = heapq.heappop(waiting)
-        free_at = max(sent, free_at) + service
-        stale.append(version - seen)
-        version += 1
-        # It computes the next update from the last answer that it had when it sent this one, and takes this one's
-        # before it sends another: at most one is on its way.
-        start, base = max(sent, answered[actor]), newest[actor]
-        answered[actor], newest[actor] = free_at, version
-        heapq.heappush(waiting, (start + lasts(), actor, base))
-    half = len(stale) // 2
-    return version / free_at, float(np.mean(stale[half:]))
+    answered, newest = [0.0] * clients, [0] * clients
+    updates, published, due, stale = 0, 0, 0.0, []
+    last = 0.0
+    while updates < max(3_000, 25 * clients):
+        sent, client, seen = heapq.heappop(waiting)
+        node = nodes[client * plan.processes // CORES]
+        left = node.out.serve(sent, gradient * second)
+        there = card_in.serve(left, gradient / plan.shards * second)
+        done = server.serve(there, work)
+        stale.append(updates - seen)
+        updates += 1
+        if plan.old or done >= due:
+            published, due = updates, done + INTERVAL
+        if plan.old or node.version < published:  # all shards send their parts at once
+            fetched = card_out.serve(done, version_bytes / plan.shards * second)
+            fetched = node.into.serve(fetched, version_bytes * second)
+            node.version = published
+        else:
+            fetched = done
+        start, base = max(sent, answered[client]), newest[client]
+        answered[client], newest[client] = fetched, node.version
+        heapq.heappush(waiting, (start + lasts(), client, base))
+        last = max(last, done)
+    busy = {
+        "a shard's processor": server.busy,
+        "a shard's card": max(card_in.busy, card_out.busy),
+        "a node's card": max(max(node.out.busy, node.into.busy) for node in nodes),
+    }
+    most = max(busy, key=lambda name: busy[name])
+    rate = updates / last
+    linear = actors / costs["seconds_of_one_update_in_an_actor"]
+    return {
+        "plan": plan.name,
+        "actors": actors,
+        "steps_per_second": rate * processes * STEPS,
+        "of_linear": rate * processes / linear,
+        "pushes_per_second": rate,
+        "staleness": float(np.mean(stale[len(stale) // 2 :])),
+        "busiest": most,
+        "its_share": busy[most] / last,
+    }
 
 
 def main() -> None:
@@ -151,25 +201,32 @@ def main() -> None:
         file.write_text(json.dumps(measure(), indent=2) + "\n")
     costs = json.loads(file.read_text())
     print(json.dumps(costs, indent=2))
-    figure, (speed, staleness) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    figure, (speed, staleness) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+    rows = []
+    for plan in PLANS:
+        sizes = [actors for actors in (*ACTORS, *(CORES * nodes for nodes in NODES[1:])) if actors >= plan.processes]
+        found = [simulate(costs, plan, actors) for actors in sorted(set(sizes))]
+        rows += found
+        actors = [row["actors"] for row in found]
+        speed.loglog(actors, [row["steps_per_second"] for row in found], marker="o", markersize=3, label=plan.name)
+        staleness.loglog(actors, [row["staleness"] for row in found], marker="o", markersize=3)
     with (RESULTS / "scaling.csv").open("w", newline="") as out:
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["plan", "actors", "trajectories_per_second", "of_linear", "staleness"])
-        for plan in PLANS:
-            simulated = [simulate(costs, plan, actors) for actors in ACTORS]
-            found = [(rate * plan.trajectories, stale) for rate, stale in simulated]
-            linear = 4 / costs["seconds_of_one_update_in_an_actor"]
-            for actors, (rate, stale) in zip(ACTORS, found, strict=True):
-                writer.writerow([plan.name, actors, f"{rate:.4g}", f"{rate / (actors * linear):.3f}", f"{stale:.4g}"])
-            speed.loglog(ACTORS, [rate for rate, _ in found], marker="o", markersize=3, label=plan.name)
-            staleness.loglog(ACTORS, [stale for _, stale in found], marker="o", markersize=3, label=plan.name)
-    speed.loglog(ACTORS, [actors * linear for actors in ACTORS], color="grey", linestyle=":", label="linear")
-    for panel, label in ((speed, "trajectories learnt from per second"), (staleness, "staleness (updates)")):
+        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({name: f"{v:.4g}" if isinstance(v, float) else v for name, v in row.items()})
+    for row in rows:
+        if row["actors"] in [CORES * nodes for nodes in NODES]:
+            print(" | ".join(f"{v:,.3g}" if isinstance(v, float) else str(v) for v in row.values()))
+    every = sorted({row["actors"] for row in rows})
+    linear = [actors / costs["seconds_of_one_update_in_an_actor"] * STEPS for actors in every]
+    speed.loglog(every, linear, color="grey", linestyle=":", label="linear")
+    for panel, label in ((speed, "environment steps per second"), (staleness, "staleness (updates)")):
         panel.set_xlabel("actor-learners")
         panel.set_ylabel(label)
         panel.grid(alpha=0.3, which="both")
         panel.spines[["top", "right"]].set_visible(False)
-    speed.legend(fontsize=8)
+    speed.legend(fontsize=7)
     figure.savefig("docs/scaling.png", dpi=130)
 
 
