@@ -6,7 +6,7 @@
 
 Measured, in seconds of processor time of one thread, for the Atari network: an actor-learner's update with its share of
 acting and replay, and what the leader of a group does with one gradient. From results/homes/server.json: a push in a
-server with one shard and with two, which gives a part that shrinks with the shard and one that does not.
+whole server and in one of 16 shards, which gives a part that shrinks with the shard and one that does not.
 
 The simulation: nodes of 16 cores, each with a network card that sends and receives at once; shards on nodes of their
 own. Every gradient passes its node's card, the shards' cards and the shards' processors, one after the other in each. A
@@ -94,13 +94,14 @@ def measure() -> dict[str, float]:
     numbers = {"parameters": float(len(home.theta)), "average_parameters": float(len(home.theta_a))}
     training.close()
     server = json.loads((RESULTS / "server.json").read_text())
-    one, two = (1 / server[name]["pushes_of_one_core"] for name in ("one shard", "two shards"))
+    one, sixteenth = (1 / server[name]["pushes_of_one_core"] for name in ("one shard", "a sixteenth"))
+    shared = (one - sixteenth) * 16 / 15  # what shrinks with the shard
     return numbers | {
         "seconds_of_one_update_in_an_actor": update,
         "seconds_of_gathering_a_gradient": median(gathering),
         "seconds_of_a_push_as_it_was": 1 / server["answer with parameters"]["pushes_of_one_core"],
-        "seconds_of_a_push_that_shards_share": min(one, 2 * max(0.0, one - two)),
-        "seconds_of_a_push_in_every_shard": max(0.0, one - 2 * max(0.0, one - two)),
+        "seconds_of_a_push_that_shards_share": shared,
+        "seconds_of_a_push_in_every_shard": one - shared,
     }
 
 

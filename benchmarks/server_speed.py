@@ -4,8 +4,9 @@
 
 The Atari network. Senders, as many as there are cores and at least two, push their own gradients at once, each with two
 on their way. Contenders run alternately; each figure is the median over rounds, each ratio the median within a round.
-`answer with parameters` is the server as it was: every push is answered by θ and θ_a, and each operation is a pass. `pushes of one core` is what a
-server with a core of its own could take: pushes for each second of processor time of its whole process.
+`answer with parameters` is the server as it was: every push is answered by θ and θ_a, and each of an update's
+operations is a pass of its own. `a sixteenth` is one of 16 shards by itself. `pushes of one core` is what a server
+with a core of its own could take: pushes for each second of processor time of its whole process.
 """
 
 import json
@@ -72,7 +73,8 @@ class Sender:
         self.gradient = torch.randn(NUMBERS)
         self.precision, self.error = precision, torch.zeros(NUMBERS)
 
-    def send(self, servers: list[Any], with_answer: bool) -> None:
+    def send(self, servers: list[Any], with_answer: bool, numbers: int) -> None:
+        """numbers: of the gradient, those that the servers hold together."""
         flying: list[list[Any]] = []
         has = [(-1, -1)] * len(servers)
         for _ in range(PUSHES):
@@ -82,7 +84,7 @@ class Sender:
                 wire = packed(self.gradient, self.precision, self.error)
                 flying.append([
                     server.push.remote(wire[cut], 1e-9, 1.0, 0, (0, 0), known)
-                    for server, cut, known in zip(servers, cuts(NUMBERS, len(servers)), has, strict=True)
+                    for server, cut, known in zip(servers, cuts(numbers, len(servers)), has, strict=True)
                 ])  # fmt: skip
             if len(flying) > 2:
                 has = self.take(flying.pop(0), has, with_answer)
@@ -108,12 +110,13 @@ def whole() -> Part:
     return Part(np.zeros(NUMBERS, np.float32), np.zeros(AVERAGED, np.float32), np.ones(NUMBERS, np.float32))
 
 
-def servers_of(shards: int) -> list[Any]:
+def servers_of(shards: int, only: int | None = None) -> list[Any]:
+    """Shards; `only`: that many of them."""
     full = whole()
     kept: Any = ray.remote(Timed).options(num_cpus=0)
     return [
         kept.remote(Part(full.theta[cut], full.theta_a[cut], full.square[cut]), CONSTANTS, INTERVAL)
-        for cut in cuts(NUMBERS, shards)
+        for cut in cuts(NUMBERS, shards)[:only]
     ]
 
 
@@ -125,6 +128,7 @@ def measure() -> dict[str, Any]:
         "one shard": (servers_of(1), "float32", False),
         "one shard, bfloat16": (servers_of(1), "bfloat16", False),
         "two shards": (servers_of(2), "float32", False),
+        "a sixteenth": (servers_of(16, only=1), "float32", False),
     }
     sender: Any = ray.remote(Sender).options(num_cpus=0)
     count = max(2, cores())
@@ -133,9 +137,10 @@ def measure() -> dict[str, Any]:
     of_a_core: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(ROUNDS + 1):  # the first warms up
         for name, (servers, precision, with_answer) in contenders.items():
+            numbers = NUMBERS // 16 if name == "a sixteenth" else NUMBERS
             used = ray.get([server.used.remote() for server in servers])
             began = time.perf_counter()
-            ray.get([one.send.remote(servers, with_answer) for one in senders[precision]])
+            ray.get([one.send.remote(servers, with_answer, numbers) for one in senders[precision]])
             wall = time.perf_counter() - began
             spent = [now - then for now, then in zip(ray.get([s.used.remote() for s in servers]), used, strict=True)]
             if turn:
