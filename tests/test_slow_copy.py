@@ -10,7 +10,9 @@ from torch import Tensor
 from acer import config
 from acer.errors import AcerError
 from acer.learner import algorithms
-from acer.learner.distributions import Categorical, Distribution, Gaussian
+from acer.learner.categorical import Categorical
+from acer.learner.distributions import Distribution
+from acer.learner.gaussian import Gaussian
 from acer.learner.networks import Network
 from acer.learner.parameters import SlowCopy
 from acer.learner.update import Batch, Method, update
