@@ -99,6 +99,12 @@ class Network:
         self.linear_back(f"{name}.from_action", action, inner)
         return self.linear_back(f"{name}.from_features", features, inner)
 
+    def action_gradient(self, name: str, hidden: Array) -> Array:
+        """∇_a of the head's output: its weights on the action, as far as their units are on."""
+        inner = self.activate_back(hidden, self.theta[f"{name}.output.weight"][0])
+        gradient: Array = self.theta[f"{name}.from_action.weight"].T @ inner
+        return gradient
+
 
 class State:
     """What the network says of one x: the policy's output and the critic's features, with the way back."""
@@ -356,7 +362,7 @@ def carries(settings: Config, d: int, continuous: bool) -> tuple[Carry, Carry]:
     lam = settings.trace_lambda
 
     def retrace(ret: float, q: float, v: float, rho: float, pi: float) -> float:
-        return lam * min(1, rho ** (1 / d)) * (ret - q) + v
+        return lam * min(1, rho ** (1 / d if by_root else 1)) * (ret - q) + v
 
     def off_policy_corrected(ret: float, q: float, v: float, rho: float, pi: float) -> float:
         return (ret - q) + v
@@ -370,8 +376,11 @@ def carries(settings: Config, d: int, continuous: bool) -> tuple[Carry, Carry]:
     def importance(ret: float, q: float, v: float, rho: float, pi: float) -> float:
         return rho * ret
 
+    by_root = continuous and settings.trace_weight == "root"
+    of_policy = {"auto": off_policy_corrected if continuous else retrace, "retrace": retrace,
+                 "off-policy-corrected": off_policy_corrected}[settings.policy_returns]  # fmt: skip
     return {
-        "retrace": (retrace, off_policy_corrected if continuous else retrace),
+        "retrace": (retrace, of_policy),
         "tree-backup": (tree_backup, tree_backup),
         "degris": (degris, degris),
         "importance": (importance, importance),
@@ -390,23 +399,24 @@ def acer_discrete(net: Network, average: Parameters, settings: Config, f: Choice
         phi.append(f.phi(states[i].output, tau.legal[i]))
         phi_a.append(f.phi(average_output(average, tau.x[i], settings.activation), tau.legal[i]))
         q.append(net.linear("q_head", states[i].features))
-    carry, _ = carries(settings, d=1, continuous=False)
+    carry_ret, carry_policy = carries(settings, d=1, continuous=False)
 
     def state_value(i: int) -> Decimal:
         return Decimal(sum(Decimal(float(q[i][n])) * f.density(phi[i], b) for n, b in enumerate(listed)))
 
-    q_ret = float(state_value(tau.k))
+    q_ret = q_policy = float(state_value(tau.k))
     for i in reversed(range(tau.k)):
         v = state_value(i)
         if not tau.live[i]:
-            q_ret = float(v)
+            q_ret = q_policy = float(v)
             continue
         a = tuple(int(choice) for choice in np.atleast_1d(tau.a[i]))
         taken, mu = listed.index(a), f.of_mu(tau.mu[i])
         rho = f.density(phi[i], a) / f.density(mu, a)
         q_ret = tau.r[i] + tau.discount[i] * q_ret
+        q_policy = tau.r[i] + tau.discount[i] * q_policy
 
-        g = min(c, rho) * f.score(phi[i], a) * (Decimal(float(q_ret)) - v)
+        g = min(c, rho) * f.score(phi[i], a) * (Decimal(float(q_policy)) - v)
         for n, b in enumerate(listed):
             pi_b = f.density(phi[i], b)
             if pi_b:  # of the legal actions
@@ -420,7 +430,8 @@ def acer_discrete(net: Network, average: Parameters, settings: Config, f: Choice
         message[taken] = settings.critic_weight * (q_ret - q[i][taken])
         states[i].q_back(message)
 
-        q_ret = carry(q_ret, q[i][taken], float(v), float(rho), float(f.density(phi[i], a)))
+        rest = q[i][taken], float(v), float(rho), float(f.density(phi[i], a))
+        q_ret, q_policy = carry_ret(q_ret, *rest), carry_policy(q_policy, *rest)
 
 
 # ----------------------------------------------------------------------------------------- Algorithm 3
@@ -462,6 +473,8 @@ def acer_continuous(net: Network, average: Parameters, settings: Config, f: Poli
         g = f.number(min(c, rho) * (q_opc - v[i])) * f.score(phi, a)
         g = g + f.number(max(0, 1 - c / rho_sampled) * (q_sampled - v[i])) * f.score(phi, sampled)
         g = g + f.number(settings.entropy_weight) * f.entropy_gradient(phi)
+        if settings.correction_gradient == "reparametrised":  # a' = φ + σ u; at c = 0 the first term is 0
+            g = net.action_gradient("advantage_head", net.action_head("advantage_head", state.features, sampled)[1])
         k = f.kl_gradient(phi_a, phi)
         state.policy_back(f.back(phi, state.output, constrained(settings, g, k)))
 

@@ -255,6 +255,21 @@ def test_other_returns(returns: str, continuous: bool, data: st.DataObject) -> N
     check(data.draw(cases("acer", continuous, returns=returns)))
 
 
+CHOICES = [
+    ({"policy_returns": "retrace"}, True),
+    ({"policy_returns": "off-policy-corrected"}, False),
+    ({"trace_weight": "plain"}, True),
+    ({"correction_gradient": "reparametrised", "truncation": 0.0}, True),
+]
+
+
+@pytest.mark.parametrize(("fixed", "continuous"), CHOICES, ids=[next(iter(fixed)) for fixed, _ in CHOICES])
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_choices_that_the_paper_mentions(fixed: dict[str, Any], continuous: bool, data: st.DataObject) -> None:
+    check(data.draw(cases("acer", continuous, **fixed)))
+
+
 @pytest.mark.parametrize("algo", ["acer", "tis"])
 @pytest.mark.parametrize("family", ["", "listed", "sampled"])
 @settings(max_examples=30, deadline=None, derandomize=True)

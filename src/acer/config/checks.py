@@ -87,6 +87,10 @@ def _check_algorithm(c: Config) -> None:
         _need(getattr(c, name) == fixed,
               f"{c.algo} means {flag_name(name)} {fixed}: leave it out, or use --algo acer")  # fmt: skip
 
+    _need(c.correction_gradient == "score" or c.truncation == 0,
+          "--correction-gradient reparametrised takes all of the gradient from the critic: "
+          "use --truncation 0")  # fmt: skip
+
 
 def _need(holds: bool, message: str) -> None:
     if not holds:

@@ -54,6 +54,7 @@ def _option(name: str) -> When:
 
 WITH_Q = When(lambda c, _: _has_q(c), "algorithms with a Q")
 TRACED = When(lambda c, _: _has_q(c) and c.returns != "importance", "retrace, tree-backup and degris")
+RETRACE = When(lambda c, _: _has_q(c) and c.returns == "retrace", "--returns retrace")
 TIS = When(lambda c, _: ALGORITHMS[c.algo].product_of_weights, "tis and trust-tis")
 PROJECTION = When(lambda c, _: c.trust_region == "projection", "--trust-region projection")
 PENALTY = When(lambda c, _: c.trust_region == "penalty", "--trust-region penalty")
@@ -191,6 +192,15 @@ class Config:
     target_rate: float = setting(RETURNS, 0.0, FRACTION, when=WITH_Q)
     """τ, share of the way that a slow copy of the network goes towards θ after each update; returns then bootstrap
     from the copy's critic, and with 0 from θ's own (Algorithms 2 and 3). Measured in docs/efficiency.md (ours)."""
+    policy_returns: Literal["auto", "retrace", "off-policy-corrected"] = setting(RETURNS, "auto", when=RETRACE)
+    """What the policy gradient takes for Q^π beside a critic that learns from Retrace: Q^ret with discrete actions and
+    Q^opc with continuous ones (auto; Algorithms 2 and 3), or one of them (footnote of Section 3.1, Appendix B)."""
+    trace_weight: Literal["root", "plain"] = setting(RETURNS, "root", when=CONTINUOUS_Q)
+    """Importance weight in Retrace's trace for d-dimensional actions: the root ρ^{1/d} (Section 5.1), or ρ itself as in
+    Equation 5."""
+    correction_gradient: Literal["score", "reparametrised"] = setting(RETURNS, "score", when=DUELING_Q)
+    """Gradient of the bias correction's expectation: of log f (Equation 16), or, at --truncation 0, through a sampled
+    action into the critic, which is Stochastic Value Gradients (Section 3.2)."""
     truncation: float = setting(RETURNS, 10.0, NOT_NEGATIVE, when=WITH_Q, may_be_infinite=True)
     """c, where importance weights of the policy gradient are truncated (10 on Atari, Section 4; 5 in control, Section
     6)."""

@@ -24,6 +24,7 @@ COLOURS = {"acer": "tab:red", "a3c": "tab:blue", "trust-a3c": "tab:cyan", "tis":
            "no-trust-region": "tab:blue", "no-sdn": "tab:green", "no-retrace": "tab:purple",
            "no-truncation": "tab:orange"}  # fmt: skip
 RATIOS = {"0": "tab:blue", "1": "tab:green", "4": "tab:red", "8": "tab:purple"}  # colours of the Atari agents
+OTHERS = [plt.get_cmap("tab20")(i) for i in range(20)]  # of methods that have none of their own
 LETTER = 0.062  # inches that a letter of a caption takes, at the most on average
 
 
@@ -32,18 +33,20 @@ def learning(curves: dict[str, dict[str, Curve]], caption: str, output: Path) ->
     figure, panels = _panels(len(curves))
     methods: dict[str, Any] = {}
     unit, label = _steps(curve.x[-1] for by_method in curves.values() for curve in by_method.values())
+    names = dict.fromkeys(method for by_method in curves.values() for method in by_method)
+    colours = {method: COLOURS.get(method, OTHERS[i % len(OTHERS)]) for i, method in enumerate(names)}
     for (task, by_method), panel in zip(curves.items(), panels, strict=False):
         for method, curve in by_method.items():
             x = curve.x / unit
-            (methods[method],) = panel.plot(x, curve.y, color=COLOURS[method], linewidth=1.6)
-            panel.fill_between(x, curve.low, curve.high, color=COLOURS[method], alpha=0.2, linewidth=0)
-            panel.plot(x, curve.beside, color=COLOURS[method], linewidth=0.9, linestyle="--")
+            (methods[method],) = panel.plot(x, curve.y, color=colours[method], linewidth=1.6)
+            panel.fill_between(x, curve.low, curve.high, color=colours[method], alpha=0.2, linewidth=0)
+            panel.plot(x, curve.beside, color=colours[method], linewidth=0.9, linestyle="--")
         panel.set_title(task, fontsize=10)
     for panel in panels[-3:]:
         panel.set_xlabel(label, fontsize=9)
     figure.supylabel("return (last 100 training episodes)", fontsize=9)
     if methods:
-        figure.legend(methods.values(), methods, loc="outside upper center", ncols=len(methods), frameon=False,
+        figure.legend(methods.values(), methods, loc="outside upper center", ncols=min(6, len(methods)), frameon=False,
                       fontsize=9)  # fmt: skip
     return _save(figure, caption, output)
 

@@ -48,7 +48,7 @@ def over_settings(runs: Sequence[RunResult]) -> Settings | None:
     if not runs:
         return None
     curves = [run.curve("return_mean") for run in runs]
-    x = _grid([curve for run, curve in zip(runs, curves, strict=True) if not run.diverged] or curves)
+    x = grid([curve for run, curve in zip(runs, curves, strict=True) if not run.diverged] or curves)
     returns = np.stack([statistics.on_grid(*curve, x) for curve in curves])
     settings = np.array([run.job.setting for run in runs])
     numbers = sorted(set(settings.tolist()))
@@ -215,9 +215,9 @@ def median_curves(jobs: Sequence[Job], runs: Sequence[RunResult], x: str) -> dic
                     whole.setdefault(method, []).append((at, normalised))
     found = {}
     for method, by_game in games.items():
-        grid = _grid(whole.get(method) or [curve for of in by_game.values() for curve in of])
-        means = [np.mean([statistics.on_grid(*curve, grid) for curve in of], axis=0) for of in by_game.values()]
-        found[method] = grid, median_over_games(means)
+        points = grid(whole.get(method) or [curve for of in by_game.values() for curve in of])
+        means = [np.mean([statistics.on_grid(*curve, points) for curve in of], axis=0) for of in by_game.values()]
+        found[method] = points, median_over_games(means)
     return found
 
 
@@ -273,7 +273,7 @@ def _grouped(jobs: Sequence[Job], runs: Sequence[RunResult]) -> dict[tuple[str, 
     return groups
 
 
-def _grid(curves: Sequence[tuple[Array, Array]]) -> Array:
+def grid(curves: Sequence[tuple[Array, Array]]) -> Array:
     """All points of the curves at which every one is known: from where the last one begins to where the first ends."""
     begin, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     points = np.unique(np.concatenate([x for x, _ in curves]))

@@ -62,7 +62,10 @@ def method(config: Config, f: Distribution) -> Method:
         case "separate":
             return with_q(updates.separate, samples=1)
         case "stochastic-dueling":
-            return with_q(updates.stochastic_dueling, samples=1 + config.sdn_samples)
+            estimate = updates.stochastic_dueling
+            if config.correction_gradient == "reparametrised":
+                estimate = updates.stochastic_value_gradient
+            return with_q(estimate, samples=1 + config.sdn_samples)
 
 
 def critic_kind(config: Config, f: Distribution) -> CriticKind:
@@ -127,6 +130,10 @@ def _check_kind(config: Config, f: Distribution) -> None:
         )
     if config.returns == "tree-backup" and not f.choices:
         raise SettingsError("tree backup needs discrete actions: use --returns retrace")
+    if config.correction_gradient == "reparametrised" and not (
+        isinstance(f, Gaussian | LearntGaussian) and critic_kind(config, f) == "stochastic-dueling"
+    ):
+        raise SettingsError("--correction-gradient reparametrised is for continuous ACER: leave it out")
     if config.entropy_weight and isinstance(f, Gaussian):
         raise SettingsError(
             "a Gaussian with fixed σ has no entropy gradient: leave out --entropy-weight, or use --learn-sigma"
@@ -143,16 +150,17 @@ def _constraint(config: Config) -> Constraint:
 
 def _returns(config: Config, f: Distribution) -> Returns:
     """Targets of the critic and of the policy."""
-    lambda_ = config.trace_lambda
+    lambda_, root = config.trace_lambda, f.dimensions if config.trace_weight == "root" else 1
+    corrected = {"auto": not f.choices, "retrace": False, "off-policy-corrected": True}[config.policy_returns]
 
     def q_ret(batch: Batch, values: Tensor, q: Tensor, seen: Evaluated) -> Tensor:
-        trace = lambda_ * returns.truncated_trace(seen.log_rho, f.dimensions)
+        trace = lambda_ * returns.truncated_trace(seen.log_rho, root)
         return returns.retrace(batch.rewards, batch.discounts, batch.live, values, q, trace)
 
     def retrace(batch: Batch, values: Tensor, q: Tensor, seen: Evaluated) -> Targets:
-        """Algorithm 2 has Q^ret for both, Algorithm 3 has Q^opc for the policy."""
+        """Algorithm 2 has Q^ret for both, Algorithm 3 has Q^opc for the policy; each could have the other's."""
         ret = q_ret(batch, values, q, seen)
-        if f.choices:
+        if not corrected:
             return Targets(ret, ret, ret)
         opc = returns.off_policy_corrected(batch.rewards, batch.discounts, batch.live, values, q)
         return Targets(ret, opc, ret)

@@ -6,6 +6,7 @@ distribution f is behind `score`: Σ_j w_j ∇_φ log f(a_j|φ).
 Shapes. `log_rho`, `values`, `returns`: [T, …]. `phi`: [T, …, n]. Results: [T, …, n].
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -66,6 +67,17 @@ def acer(
     correction = correction_weight(expected.log_rho, c) * expected.weights * (expected.q - values)
     every = torch.cat((expected.actions, actions.unsqueeze(0)))
     return f.score(phi, every, torch.cat((correction, truncated.unsqueeze(0))))
+
+
+def reparametrised(f: Distribution, phi: Tensor, noise: Tensor, action_value: Callable[[Tensor], Tensor]) -> Tensor:
+    """∇_φ Q(x_t, a'(φ, u)) through the sampled action a' = a'(φ, u), u the noise: an estimate of
+    E_{a∼π}(Q(x, a) ∇_φ log f(a|φ)), the second term of ĝ_t at c = 0, as Stochastic Value Gradients have it (Section
+    3.2; Heess et al. 2015). action_value: actions [1, T, …] to Q(x_t, a_t) [1, T, …], but for what is the same for
+    all actions."""
+    with torch.enable_grad():
+        variable = phi.detach().requires_grad_()
+        values = action_value(f.sample(variable, noise))
+    return torch.autograd.grad(values.sum(), variable)[0]
 
 
 def weighted_score(f: Distribution, phi: Tensor, actions: Tensor, weights: Tensor) -> Tensor:

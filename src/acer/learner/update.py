@@ -8,7 +8,7 @@ Shapes: trajectories are time-major [T, B, …], observations and what is comput
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -223,6 +223,15 @@ def stochastic_dueling(method: Method, network: Network, batch: Batch, seen: Eva
         to_advantages = torch.cat((error.unsqueeze(0), torch.zeros_like(error).unsqueeze(0), to_u))
     critic = [Ascent(v[:-1], to_v), Ascent(advantages, to_advantages)]
     return Estimate(g, critic, target.critic, q, target.bounded - q)
+
+
+def stochastic_value_gradient(method: Method, network: Network, batch: Batch, seen: Evaluated) -> Estimate:
+    """Algorithm 3 at c = 0 with the gradient of Q̃(x, a') through a' instead of the score's (Section 3.2)."""
+    features = seen.features[:-1].detach()
+    g = gradients.reparametrised(
+        method.distribution, seen.phi[:-1], seen.noise[:1], lambda actions: network.advantages(features, actions)
+    )
+    return replace(stochastic_dueling(method, network, batch, seen), policy=g)
 
 
 def separate(method: Method, network: Network, batch: Batch, seen: Evaluated) -> Estimate:
