@@ -18,6 +18,6 @@ def test_figures_of_nothing_are_drawn_too(tmp_path):
     for draw_ in (
         lambda: figures.learning({"fish": {}}, "scale: smoke", tmp_path / "l"),
         lambda: figures.sensitivity([], "scale: smoke", tmp_path / "s"),
-        lambda: figures.atari({}, {}, "scale: smoke", tmp_path / "a"),
+        lambda: figures.atari({}, {}, {}, "scale: smoke", tmp_path / "a"),
     ):
         assert all(path.stat().st_size > 1_000 for path in draw_())

@@ -47,6 +47,7 @@ def add_arguments(parser: Parser) -> None:
     )
     for name, text in LISTS.items():
         parser.flag(f"--{name}", nargs="*", metavar=name.upper(), help=text)
+    whole_flag(parser, "--first", None, "only the first so many tasks or games, in the experiment's order")
     whole_flag(parser, "--steps", None, "steps of each run instead of the scale's")
     parser.flag(
         "--preset",
@@ -116,4 +117,4 @@ def _selection(args: argparse.Namespace) -> Selection:
         raise SettingsError("--ray-address is empty; give HOST:PORT or auto, or leave it out to run on this machine")
     tasks, games, methods, settings, seeds, changed = (tuple(getattr(args, name) or ()) for name in LISTS)
     return Selection(tasks, games, methods, numbers("--settings", settings), numbers("--seeds", seeds), args.steps,
-                     args.preset or "", changes(changed))  # fmt: skip
+                     args.first, args.preset or "", changes(changed))  # fmt: skip

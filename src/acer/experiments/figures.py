@@ -73,9 +73,14 @@ def sensitivity(rows: Sequence[dict[str, Any]], caption: str, output: Path) -> l
 
 
 def atari(
-    by_steps: dict[str, tuple[Array, Array]], by_time: dict[str, tuple[Array, Array]], caption: str, output: Path
+    by_steps: dict[str, tuple[Array, Array]],
+    by_time: dict[str, tuple[Array, Array]],
+    references: dict[str, tuple[Array, Array]],
+    caption: str,
+    output: Path,
 ) -> list[Path]:
-    """The median over games against steps and against time: a colour for each ratio, dashed without trust region."""
+    """The median over games against steps and against time: a colour for each ratio, dashed without trust region.
+    references: other agents' curves against steps, drawn as far as ours."""
     figure, panels = _panels(2)
     units = (_steps(x[-1] for x, _ in by_steps.values()), (3600.0, "hours"))
     for curves, panel, (unit, label) in zip((by_steps, by_time), panels, units, strict=True):
@@ -85,6 +90,10 @@ def atari(
             panel.plot(x / unit, y, color=RATIOS[ratio], linestyle="-" if trust else "--", linewidth=1.6,
                        label=f"ratio {ratio}{'' if trust else ', no trust region'}")  # fmt: skip
         panel.set_xlabel(label, fontsize=9)
+    end = max((x[-1] for x, _ in by_steps.values()), default=0)
+    for (name, (x, y)), colour in zip(references.items(), ("grey", "black"), strict=False):
+        known = x <= end
+        panels[0].plot(x[known] / units[0][0], y[known], color=colour, linewidth=1.2, label=name)
     panels[0].set_ylabel("median human-normalised score", fontsize=9)
     if by_steps:
         panels[0].legend(frameon=False, fontsize=8)
@@ -119,6 +128,23 @@ def peers(
                       fontsize=9)  # fmt: skip
     meaning = "mean return of evaluations with the mode action; line and band: mean and range of the seeds"
     return _save(figure, f"{meaning}\n{caption}", output)
+
+
+def gains(games: Sequence[str], ours: Array, theirs: Array, peer: str, caption: str, output: Path) -> list[Path]:
+    """A bar for each game, the largest gain on top: our human-normalised score minus the peer's."""
+    order = np.argsort(ours - theirs)
+    figure, panel = plt.subplots(figsize=(7.0, 1.6 + 0.17 * max(1, len(games))), layout="constrained")
+    difference = (ours - theirs)[order]
+    panel.barh(range(len(order)), difference, color=np.where(difference > 0, "tab:red", "tab:grey").tolist())
+    panel.set_yticks(range(len(order)), [games[i] for i in order], fontsize=7)
+    panel.set_xscale("symlog", linthresh=0.1)
+    panel.set_ylim(-0.7, len(order) - 0.3)
+    panel.axvline(0, color="black", linewidth=0.8)
+    panel.grid(axis="x", alpha=0.3)
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.set_xlabel(f"human-normalised score: ours minus {peer}’s", fontsize=9)
+    return _save(figure, f"0 is a random agent, 1 the human; ahead in {int((difference > 0).sum())} of {len(games)} "
+                 f"games\n{caption}", output)  # fmt: skip
 
 
 # Panels of the theory figure: title and horizontal axis; where an axis begins.

@@ -66,6 +66,7 @@ class Selection:
     settings: tuple[int, ...] = ()
     seeds: tuple[int, ...] = ()
     steps: int | None = None
+    first: int | None = None  # of the environments, in the plan's order
     preset: str = ""
     changes: tuple[tuple[str, Any], ...] = ()  # settings by name, instead of the preset's and of those drawn
 

@@ -22,6 +22,7 @@ def jobs(name: str, scale: Scale, selection: Selection, threads: int = 1) -> lis
     size = plan.sizes[scale]
     _check(name, plan, selection)
     environments = (selection.games or selection.tasks) or size.environments or plan.environments
+    environments = environments[: selection.first]
     methods = selection.methods or size.methods or plan.methods
     settings = selection.settings or tuple(range(size.settings))
     changes = dict(selection.changes)
@@ -66,6 +67,8 @@ def _check(name: str, plan: Plan, selection: Selection) -> None:
     _check_names("--methods", selection.methods, plan.methods)
     for flag, given in (("--settings", selection.settings), ("--seeds", selection.seeds)):
         _check_twice(flag, given)
+    if selection.first is not None and selection.first < 1:
+        raise SettingsError(f"--first must be at least 1, not {selection.first}")
     for setting, _ in selection.changes:
         if setting in GIVEN_OTHERWISE:
             raise SettingsError(f"--set {setting} is not possible here: {GIVEN_OTHERWISE[setting]}")

@@ -46,6 +46,15 @@ def bootstrap(values: Array, groups: Sequence[int] | None = None) -> tuple[float
     return float(low), float(high)
 
 
+def bootstrap_median(values: Array) -> tuple[float, float]:
+    """Percentile interval of the median of the values [n] under resampling. NaN for fewer than two."""
+    if len(values) < 2:
+        return float("nan"), float("nan")
+    picks = np.random.default_rng(SEED).integers(len(values), size=(RESAMPLES, len(values)))
+    low, high = np.quantile(np.median(values[picks], axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
 def on_grid(x: Array, y: Array, grid: Array) -> Array:
     """A curve y(x) [n], x ascending, at the points of a grid; flat beyond its ends."""
     return np.interp(grid, x, y)
