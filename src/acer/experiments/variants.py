@@ -10,7 +10,7 @@ import numpy as np
 
 from acer.config import Config, defaults
 from acer.envs import preset_of
-from acer.envs.control import TASKS
+from acer.envs.tasks import TASKS
 from acer.experiments import figures, summaries
 from acer.experiments.results import Results
 from acer.experiments.runs import RunResult

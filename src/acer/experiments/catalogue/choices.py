@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from acer.envs.control import TASKS
+from acer.envs.tasks import TASKS
 from acer.experiments import variants
 from acer.experiments.plan import Plan, Size
 from acer.experiments.results import Results
