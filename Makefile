@@ -44,6 +44,7 @@ bench: $(READY)  ## speed against PFRL and against the bare cost of the same wor
 docs: $(READY)  ## the documentation site in build/site; first the pages that are made from declarations
 	$(BIN)/python docs/settings.py
 	$(BIN)/python docs/metrics.py
+	$(BIN)/python docs/claims.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "Open build/site/index.html"
 

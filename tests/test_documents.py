@@ -15,7 +15,7 @@ from browser import CHROMIUM, Browser
 
 ROOT = Path(__file__).parent.parent
 SMALLER = 20  # tutorials train for so many times fewer steps here
-MADE = ["settings", "metrics"]  # pages that are written from declarations
+MADE = ["settings", "metrics", "claims"]  # pages that are written from declarations and results
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",

@@ -118,7 +118,12 @@ def gradient_errors(mdps: int, samples: int) -> Rows:
 
 def true_gradient(p: Problem) -> Array:
     """Σ_a π(a|x) ∇log π(a|x) Q^π(x, a): [S, A]."""
-    return _along_scores(p, p.pi * theory.state_action_values(p.mdp, p.pi))
+    return _along_scores(p, p.pi * true_values(p))
+
+
+def true_values(p: Problem) -> Array:
+    """Q^π: [S, A]."""
+    return theory.state_action_values(p.mdp, p.pi)
 
 
 def exact_moments(p: Problem) -> dict[str, Moments]:
