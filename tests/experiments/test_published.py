@@ -96,7 +96,7 @@ def test_games_done_so_far_are_drawn_beside_the_peers(monkeypatch):
         runs.write(Path("m"), job, {name: text.encode() for name, text in files.items()})
     result = experiment.run("atari", "medium", ALL, Path("m"), 1, None, lambda line: None)
     assert [path.name for path in result.files] == [
-        "atari.png", "atari.svg", "atari.csv", "atari-games.csv", "atari-published.csv", "atari-acer-4-rainbow.png",
+        "atari.png", "atari.svg", "atari.csv", "atari-games.csv", "atari-peers.csv", "atari-acer-4-rainbow.png",
         "atari-acer-4-rainbow.svg",
     ]  # fmt: skip
     assert "3 of 57 runs" in Path("m/atari.svg").read_text()
