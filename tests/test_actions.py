@@ -256,6 +256,22 @@ class Closed(Market):
         return np.zeros(5, bool)
 
 
+class ClosesAtNight(Market):
+    """Nothing is left of the second stall when the episode is over."""
+
+    def __init__(self) -> None:
+        super().__init__((3, 2))
+
+    def action_masks(self) -> Any:
+        return np.concatenate((self.there[:3], self.there[3:] & (self.steps < 10)))
+
+
+def test_an_episode_that_is_over_need_not_leave_a_legal_action() -> None:
+    model = ACER(ClosesAtNight, **SMALL).learn(300)
+    assert model.evaluate(2).lengths == [10, 10]
+    model.close()
+
+
 class Narrow(Market):
     def action_masks(self) -> Any:
         return np.ones(3, bool)

@@ -78,19 +78,21 @@ class EnvBatch:
         return batch
 
     def masks(self) -> NDArray[np.bool_] | None:
-        """Which choices are legal now [B, n], in environments that say so; at a dead step all of them."""
+        """Which choices are legal now [B, n], in environments that say so; all of them where an episode is over and its
+        environment leaves none."""
         if not self.masked:
             return None
         assert isinstance(self.env, SyncVectorEnv | AsyncVectorEnv)
         with self._named("action_masks at step"):
-            masks = [np.ones(self.action.size, np.bool_) if dead and not of.any() else of
-                     for of, dead in zip(self.env.call("legal"), self._dead, strict=True)]  # fmt: skip
+            masks: list[NDArray[np.bool_]] = list(self.env.call("legal"))
             ends = np.cumsum(self.action.parts)[:-1]
             for index, of in enumerate(masks):
                 if of.shape != (self.action.size,):
                     raise EnvironmentFault(f"environment {index} masks {of.size} choices, but has {self.action.size}")
                 if not all(part.any() for part in np.split(of, ends)):
-                    raise EnvironmentFault(f"environment {index} leaves no legal action; mend its action_masks")
+                    if not self._dead[index]:
+                        raise EnvironmentFault(f"environment {index} leaves no legal action; mend its action_masks")
+                    masks[index] = np.ones_like(of)
         return np.stack(masks)
 
     def reset(self, seeds: list[int]) -> NDArray[Any]:
