@@ -14,6 +14,7 @@ from acer.run import tables
 from acer.run.files import Directory
 from acer.run.tables import Table
 
+PROGRESS_FILE = "progress.csv"
 EPISODES = ["steps", "return", "length"]
 EVALUATIONS = [
     "steps",
@@ -110,12 +111,19 @@ class TensorBoard:
         self.writer.close()
 
 
+def logged(run: Directory) -> list[dict[str, str]]:
+    """Rows of progress.csv, as far as they are whole; those of a run without a checkpoint were not flushed."""
+    if not run.exists(PROGRESS_FILE):
+        return []
+    content = b"".join(tables.whole_lines(run.read(PROGRESS_FILE, tables.LARGEST)))
+    return tables.parse(content, run.path / PROGRESS_FILE)
+
+
 def put_aside(run: Directory) -> None:
     """Keeps a run's tables and events, if they have rows, under other names: it begins again."""
-    progress = "progress.csv"
-    if not run.exists(progress) or not tables.parse(run.read(progress, tables.LARGEST), run.path / progress):
+    if not logged(run):
         return
-    for name in (progress, "episodes.csv", "eval.csv", EVENTS):
+    for name in (PROGRESS_FILE, "episodes.csv", "eval.csv", EVENTS):
         if run.exists(name):
             run.rename(name, f"{name}.old")
     warn(f"{run.path} has no checkpoint: it begins again; what was logged before is kept in *.old")

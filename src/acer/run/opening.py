@@ -11,8 +11,9 @@ from acer.envs.others import EnvMaker
 from acer.errors import AcerError, CheckpointError
 from acer.run import store, trust
 from acer.run.directory import RunDirectory
+from acer.run.files import Directory
+from acer.run.logs import logged
 from acer.run.store import CONFIG
-from acer.run.tables import column_pairs
 from acer.run.training import Training
 
 Given = Mapping[str, Any]
@@ -59,8 +60,13 @@ def _take_up(path: Path, env: str | EnvMaker | None, given: Given) -> Training:
 def _begin_again(path: Path, env: str | EnvMaker | None, given: Given) -> Training:
     file = path / CONFIG
     config = _config(file, {"config": configuration.read_file(file)}, env, given)
-    rows = column_pairs(path / "progress.csv", "steps", "steps") if (path / "progress.csv").exists() else []
-    if any(steps >= config.steps for steps, _ in rows):
+    with Directory.open(path) as run:
+        rows = logged(run)
+    try:
+        ended = any(float(row["steps"]) >= config.steps for row in rows)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path / 'progress.csv'} is damaged: {type(error).__name__}: {error}") from None
+    if ended:
         raise CheckpointError(f"{path} came to its end, and its checkpoints are gone: nothing to go on from")
     return Training(config, env)
 

@@ -35,13 +35,10 @@ class Table:
 
     def _kept(self, rows: int) -> list[bytes]:
         """The first rows of the file, as it has them, up to one that a power cut has torn or filled with zeros."""
-        content = self.directory.read(self.name, LARGEST)
-        header, *lines = content.splitlines(keepends=True)[: rows + 1] or [b""]
-        if header != self._text([], header=True):  # of a version with other columns
-            return [self._text([row]) for row in parse(content, self.path)[:rows]]
-        commas = len(self.columns) - 1
-        whole = (line.endswith(b"\n") and line.count(b",") == commas and b"\0" not in line for line in lines)
-        return [line for line, _ in zip(lines, itertools.takewhile(bool, whole), strict=False)]
+        header, *lines = whole_lines(self.directory.read(self.name, LARGEST))[: rows + 1] or [b""]
+        if header == self._text([], header=True):
+            return lines
+        return [self._text([row]) for row in parse(b"".join([header, *lines]), self.path)]  # a version's other columns
 
     def add(self, *rows: dict[str, Any]) -> None:
         formatted = [
@@ -61,6 +58,15 @@ class Table:
             writer.writeheader()
         writer.writerows(rows)
         return text.getvalue().encode()
+
+
+def whole_lines(content: bytes) -> list[bytes]:
+    """The lines of a table up to one that a power cut has torn or filled with zeros."""
+    lines = content.splitlines(keepends=True)
+    commas = lines[0].count(b",") if lines else 0
+    return list(
+        itertools.takewhile(lambda one: one.endswith(b"\n") and one.count(b",") == commas and b"\0" not in one, lines)
+    )
 
 
 def parse(content: bytes, path: Path) -> list[dict[str, str]]:

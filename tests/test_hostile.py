@@ -1,0 +1,302 @@
+"""Directories from strangers: nothing outside is written, nothing outside is reached because a file says so."""
+
+import contextlib
+import json
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from acer import ACER
+from acer.console import printable, warn
+from acer.errors import AcerError, CheckpointError, SettingsError
+from acer.report import write as write_report
+from acer.run import checkpoint, files, opening, outputs, plots
+from acer.run.files import Directory
+from run_files import latest, read_state, rehash, rewrite_state
+
+SMALL = {"environments": 2, "trajectories_per_update": 2, "hidden": (8,), "trajectory_length": 5, "threads": 1,
+         "replay_capacity": 100, "replay_start": 20, "checkpoint_minutes": 0.0, "eval_episodes": 1}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    out = tmp_path_factory.mktemp("hostile") / "run"
+    ACER("CartPole-v1", **SMALL).learn(150, out=out)
+    return out
+
+
+@pytest.fixture
+def run(original, tmp_path):
+    shutil.copytree(original, tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def secret(tmp_path):
+    """A file of the user's, outside."""
+    (tmp_path / "outside").mkdir()
+    path = tmp_path / "outside" / "secret"
+    path.write_text("mine")
+    yield path
+    assert path.read_text() == "mine" and [p.name for p in path.parent.iterdir()] == ["secret"]
+
+
+def go_on(run: Path, steps: int = 60) -> None:
+    training = opening.resume(run, directory=run)
+    training.extend(training.steps + steps)
+    try:
+        training.run()
+    finally:
+        training.close()
+
+
+# ------------------------------------------------------------------ what a file may not decide
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"home": "ray", "ray_address": "10.0.0.1:6379"}, "--home ray --ray-address 10.0.0.1:6379"),
+        ({"home": "ray", "ray_address": "ray://10.0.0.1:10001"}, "--ray-address"),
+        ({"home": "ray", "ray_address": "harm://x"}, "--ray-address harm://x"),
+        ({"ray_address": "harm://x"}, "--ray-address"),
+        ({"home": "ray"}, "--home ray"),
+        ({"home": "shared", "actors": 3000}, "--home shared --actors 3000"),
+        ({"workers": True}, "--workers"),
+        ({"device": "cuda:7"}, "--device cuda:7"),
+        ({"threads": 100_000}, "--threads 100000"),
+        ({"environments": 1_000_000}, "--environments 1000000"),
+        ({"env": "os:abort"}, "--env os:abort"),
+    ],
+)
+def test_what_reaches_outside_is_the_users_to_say(settings, said, run, tmp_path, call):
+    where = latest(run).path
+    state = read_state(where)
+    rewrite_state(where, state | {"config": state["config"] | settings})
+    with pytest.raises(CheckpointError, match=r"(say|name) it yourself") as error:
+        opening.resume(run, directory=run)
+    assert said in str(error.value) and "\n" not in str(error.value)
+    (tmp_path / "settings.json").write_text(json.dumps({"env": "CartPole-v1"} | settings))
+    code, _, err = call("train", "--config", tmp_path / "settings.json", "--out", tmp_path / "new")
+    assert code == 2 and "yourself" in err and not (tmp_path / "new").exists()
+
+
+def test_what_the_user_says_is_done(run):
+    where = latest(run).path
+    state = read_state(where)
+    rewrite_state(where, state | {"config": state["config"] | {"workers": True}})
+    training = opening.resume(run, given={"workers": True})
+    assert training.config.workers
+    training.close()
+
+
+# ------------------------------------------------------------------ links
+
+NAMES = ["config.json", "progress.csv", "episodes.csv", "eval.csv", "curve.png", "video.mp4", "checkpoints",
+         "tensorboard",
+         "checkpoints/LATEST", "checkpoints/BEST", "tensorboard/events.out.tfevents.1", ".progress.csv.partial",
+         ".config.json.partial", "checkpoints/.LATEST.partial", "checkpoints/.BEST.partial", ".curve.png.partial",
+         "checkpoints/.000000000210.partial", "report.html", ".report.html.partial", "progress.csv.old",
+         "checkpoints/000000000210", "checkpoints/999999999999", "checkpoints/000000000210.undone"]  # fmt: skip
+
+
+@pytest.mark.parametrize("to", ["file", "directory"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_link_under_any_name_leads_nowhere(name, to, run, secret):
+    """It is refused in one line, or replaced; what it leads to stays as it was (see the fixture)."""
+    target = secret if to == "file" else secret.parent
+    path = run / name
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+    for act in (
+        lambda: go_on(run),
+        lambda: plots.curves([run], run / "curve.png"),
+        lambda: write_report([run], run / "report.html"),
+        lambda: outputs.write_beside(run / "video.mp4", b"film"),
+    ):
+        with contextlib.suppress(AcerError):
+            act()
+
+
+def test_outputs_take_the_place_of_links(run, secret):
+    for name in ("curve.png", "report.html"):
+        (run / name).unlink(missing_ok=True)
+        (run / name).symlink_to(secret)
+    plots.curves([run], run / "curve.png")
+    write_report([run], run / "report.html")
+    assert not any((run / name).is_symlink() for name in ("curve.png", "report.html"))
+
+
+def test_a_device_is_not_replaced():
+    with pytest.raises(SettingsError, match="not a regular file"):
+        outputs.write_beside(Path("/dev/null"), b"x")
+
+
+# ------------------------------------------------------------------ special files and absurd counts
+
+
+@pytest.mark.parametrize("name", ["config.json", "progress.csv", "episodes.csv", "eval.csv", "checkpoints/LATEST",
+                                  "checkpoints/BEST", "STATE", "model.safetensors", "run.safetensors"])  # fmt: skip
+def test_a_pipe_in_the_place_of_a_file_does_not_hang(name, run):
+    where = latest(run).path
+    path = where / "state.json" if name == "STATE" else where / name if name.endswith("safetensors") else run / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    done = threading.Event()
+
+    def act():
+        with contextlib.suppress(AcerError, OSError):
+            go_on(run)
+        done.set()
+
+    threading.Thread(target=act, daemon=True).start()
+    assert done.wait(120)
+
+
+def test_a_directory_of_too_many_entries_is_refused(run, monkeypatch):
+    monkeypatch.setattr(files, "MOST_ENTRIES", 50)
+    for n in range(60):
+        (run / "checkpoints" / f"x{n}").touch()
+    with pytest.raises(CheckpointError, match="more than 50 entries"):
+        opening.resume(run, directory=run)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"trajectory_length": 10**9, "replay_capacity": 10**9}, {"replay_capacity": 10**13},
+                 {"replay_capacity": 2**62}]
+)  # fmt: skip
+def test_settings_that_want_all_memory_are_refused_before_it_is_taken(settings, run):
+    where = latest(run).path
+    state = read_state(where)
+    rewrite_state(where, state | {"config": state["config"] | settings})
+    with pytest.raises(AcerError, match=r"memory|damaged") as error:
+        opening.resume(run, directory=run)
+    assert "\n" not in str(error.value)
+
+
+# ------------------------------------------------------------------ right hashes, wrong contents
+
+
+def set_arrays(where: Path, file: str, **arrays: object) -> None:
+    safetensors.numpy.save_file(safetensors.numpy.load_file(where / file) | arrays, where / file)
+    rehash(where)
+
+
+RUN, REPLAY = checkpoint.RUN, checkpoint.REPLAY
+CONTENTS = [
+    (RUN, "alive", lambda a: a.astype(np.float32)),
+    (RUN, "alive", lambda a: ~a),
+    (RUN, "returns", lambda a: a[:1]),
+    (RUN, "returns", lambda a: np.full_like(a, np.nan)),
+    (RUN, "lengths", lambda a: a - 1_000),
+    (RUN, "lengths", lambda a: np.full_like(a, 2**62)),
+    (RUN, "observations", lambda a: a[:, :2].copy()),
+    (RUN, "observations", lambda a: np.full_like(a, np.inf)),
+    (RUN, "unit", lambda a: a[:1]),
+    (RUN, "unit", lambda a: a - 5),
+    (RUN, "env.roots", lambda a: a * 0 - 1),
+    (RUN, "env.episodes", lambda a: a[None]),
+    (RUN, "env.lengths", lambda a: a + 10**6),
+    (RUN, "env.actions", lambda a: a + 100),
+    (RUN, "env.actions", lambda a: a.astype(np.float16)),
+    (RUN, "env.dead", lambda a: a.astype(np.int8)),
+    (REPLAY, "actions", lambda a: a + 100),
+    (REPLAY, "actions", lambda a: a - 100),
+    (REPLAY, "rewards", lambda a: np.full_like(a, np.nan)),
+    (REPLAY, "mu", lambda a: np.full_like(a, -np.inf)),
+    (REPLAY, "discounts", lambda a: a + 7),
+    (REPLAY, "added", lambda a: a + 2**60),
+    (REPLAY, "added", lambda a: a * 0),
+    (REPLAY, "block_sizes", lambda a: a * 0 - 1),
+    (REPLAY, "live", lambda a: a.astype(np.uint8)),
+]
+
+
+@pytest.mark.parametrize(("file", "name", "change"), CONTENTS)
+def test_contents_that_make_no_sense_are_refused_before_they_are_used(file, name, change, run):
+    where = latest(run).path
+    set_arrays(where, file, **{name: np.ascontiguousarray(change(safetensors.numpy.load_file(where / file)[name]))})
+    with pytest.raises(CheckpointError) as error:
+        opening.resume(run, directory=run)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("meter.recent", [[1.0, 2]] * 200),
+        ("meter.recent", [["x", 2]]),
+        ("meter.recent", [[float("nan"), 2]]),
+        ("meter.recent", [[1.0, -2]]),
+        ("meter.updates", -1),
+        ("meter.replays", 10**30),
+        ("meter.since_row.steps", 1.5),
+        ("meter.since_row.diagnostics", {"entropy": [1.0, 0]}),
+        ("meter.since_row.diagnostics", {"\x1b[2J": [1.0, 1]}),
+        ("meter.since_row.diagnostics", []),
+        ("rows.progress", -1),
+        ("rows", "many"),
+        ("row_at", 10**9),
+        ("best", "high"),
+        ("seconds", -3),
+        ("evaluation_due", 1),
+        ("random_streams", [{}]),
+        ("random_streams", "act"),
+    ],
+)
+def test_counters_that_make_no_sense_are_refused(path, value, run):
+    where = latest(run).path
+    state = read_state(where)
+    *parents, last = path.split(".")
+    part = state
+    for parent in parents:
+        part = part[parent]
+    part[last] = value
+    rewrite_state(where, state)
+    with pytest.raises(CheckpointError) as error:
+        opening.resume(run, directory=run)
+    assert "\n" not in str(error.value)
+
+
+# ------------------------------------------------------------------ races
+
+
+def test_a_run_is_locked_before_it_is_read(run, monkeypatch):
+    locked = []
+
+    def find(path, say, best=False):
+        with Directory.open(run) as other:
+            locked.append(not other.lock())
+        return found(path, say, best)
+
+    found = opening.store.find
+    monkeypatch.setattr(opening.store, "find", find)
+    go_on(run)
+    assert locked == [True]
+
+
+def test_one_that_was_loaded_before_another_trained_does_not_undo_it(run):
+    early = ACER.load(run, resume=True)
+    go_on(run)
+    newest = latest(run).path.name
+    with pytest.raises(SettingsError, match="has moved on"):
+        early.learn(50)
+    early.close()
+    assert latest(run).path.name == newest
+
+
+# ------------------------------------------------------------------ what is said
+
+
+def test_names_and_messages_do_not_command_the_terminal(run, capsys):
+    assert printable("a\x1b[2J\x9bb\u202ec\r") == "a\\x1b[2J\\x9bb\\u202ec\\r"
+    assert printable("Grüße, δ = 1\n") == "Grüße, δ = 1\n"
+    warn("x\x1b]0;title\x07")
+    assert "\x1b]" not in capsys.readouterr().err
