@@ -17,9 +17,9 @@ class Best(Callback):
 
     value = float("-inf")
 
-    def on_rollout(self, training, report):
-        if len(training.meter.recent) == 100:
-            self.value = max(self.value, training.meter.return_mean)
+    def on_rollout(self, run, report):
+        if run.metrics["episodes"] >= 100:
+            self.value = max(self.value, run.metrics["return_mean"])
 
 
 def measured(job):

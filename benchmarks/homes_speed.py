@@ -78,16 +78,16 @@ class Clock(Callback):
         self.steps = 0
         self.speed = 0.0
 
-    def on_rollout(self, training: Any, report: Any) -> bool:
+    def on_rollout(self, run: Any, report: Any) -> bool:
         now = time.monotonic()
-        members = training._crew.members
+        members = run._run._workers.members
         if all(member.steps for member in members) or not members:
             if not self.at:
                 self.at = now + 1
             elif now >= self.at and not self.began:
-                self.began, self.steps = now, training.steps
+                self.began, self.steps = now, run.steps
         if self.began and now - self.began >= SECONDS:
-            self.speed = (training.steps - self.steps) / (now - self.began)
+            self.speed = (run.steps - self.steps) / (now - self.began)
             return False
         return True
 

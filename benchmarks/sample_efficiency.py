@@ -30,15 +30,15 @@ class Arrive(Callback):
         self.at = dict.fromkeys(WAYS, BUDGET)
         self.row = []  # steps of the latest evaluations that reached the mark, one after the other
 
-    def on_rollout(self, training, report):
-        if len(training.meter.recent) == 100 and training.meter.return_mean >= MARK:
-            self.at["solved"] = min(self.at["solved"], training.steps)
+    def on_rollout(self, run, report):
+        if run.metrics["episodes"] >= 100 and run.metrics["return_mean"] >= MARK:
+            self.at["solved"] = min(self.at["solved"], run.steps)
         return self.at["solved"] == BUDGET or self.at["sustained"] == BUDGET
 
-    def on_evaluation(self, training, evaluation):
-        self.row = [*self.row, training.steps] if evaluation.mean >= MARK else []
+    def on_evaluation(self, run, evaluation):
+        self.row = [*self.row, run.steps] if evaluation.mean >= MARK else []
         if self.row:
-            self.at["touched"] = min(self.at["touched"], training.steps)
+            self.at["touched"] = min(self.at["touched"], run.steps)
         if len(self.row) >= IN_A_ROW:
             self.at["sustained"] = min(self.at["sustained"], self.row[0])
 

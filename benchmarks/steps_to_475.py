@@ -19,11 +19,11 @@ class Reach(Callback):
 
     steps = BUDGET
 
-    def on_evaluation(self, training, evaluation):
+    def on_evaluation(self, run, evaluation):
         if len(evaluation.returns) < 100 and evaluation.mean >= MARK:
-            confirmed = training.evaluate(100)
+            confirmed = run.evaluate(100)
             if confirmed.mean >= MARK:
-                self.steps = training.steps
+                self.steps = run.steps
                 return False
         return None
 

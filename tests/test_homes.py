@@ -483,7 +483,7 @@ def test_a_lost_shard_sends_the_run_back_to_its_checkpoint(shards, cluster, tmp_
         def on_rollout(self, training, report):
             if training.steps > 2_000 and not self.done:
                 self.done = True
-                ray.kill(training._workers._shards[-1])
+                ray.kill(training._run._workers._shards[-1])
 
     killing = Kill()
     model = ACER("CartPole-v1", home="ray", actors=2, shards=shards, checkpoint_every=500, steps=4_000, **SMALL)
@@ -507,7 +507,7 @@ class Kill(Callback):
     def on_rollout(self, training, report):
         if training.steps > 600 and not self.done:
             self.done = True
-            ray.kill(training._workers._shards[-1])
+            ray.kill(training._run._workers._shards[-1])
 
 if __name__ == "__main__":
     model = ACER("CartPole-v1", home="ray", actors=1, environments=4, hidden=(16,), checkpoint_every=200)
@@ -538,7 +538,7 @@ def test_a_removed_node_loses_its_actors_only(tmp_path):
         phase = "both"
 
         def on_rollout(self, training, report):
-            members = training._workers.members
+            members = training._run._workers.members
             seen[self.phase] = [member.steps for member in members]
             elapsed = time.monotonic() - self.at
             if self.phase == "both" and elapsed > 10 and all(seen["both"]):

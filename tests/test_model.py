@@ -282,6 +282,24 @@ def test_callbacks_see_the_run_and_can_end_it(tmp_path):
     assert seen["evaluation"] >= 2
 
 
+def test_a_callback_sees_a_small_view_of_its_run():
+    class Look(Callback):
+        def on_rollout(self, run, report):
+            assert run.config.env == "CartPole-v1"
+            assert run.metrics["steps"] == run.steps and run.metrics["updates"] >= 0
+            if run.steps > 600:
+                self.played = run.evaluate(2).returns
+                run.stop()
+
+        def on_evaluation(self, run, evaluation):
+            self.told = evaluation.returns
+
+    look = Look()
+    model = ACER("CartPole-v1", **SMALL).learn(100_000, callbacks=[look])
+    assert 600 < model.steps < 1_400
+    assert len(look.played) == 2 and len(look.told) > 0
+
+
 def test_an_evaluation_ends_though_its_episodes_do_not():
     def endless():
         return Corridor(length=10**9)

@@ -12,19 +12,29 @@ from acer.envs.control import register
 register()
 
 __version__ = "0.1.0"
-__all__ = ["ACER", "Callback", "Config", "__version__"]
+__all__ = ["ACER", "AcerError", "Callback", "Config", "Evaluation", "RunView", "__version__"]
+
+_HOMES = {
+    "ACER": "acer.model",
+    "AcerError": "acer.errors",
+    "Callback": "acer.run.callbacks",
+    "Config": "acer.config",
+    "Evaluation": "acer.run.evaluation",
+    "RunView": "acer.run.callbacks",
+}
 
 if TYPE_CHECKING:
     from acer.config import Config
+    from acer.errors import AcerError
     from acer.model import ACER
-    from acer.run.callbacks import Callback
+    from acer.run.callbacks import Callback, RunView
+    from acer.run.evaluation import Evaluation
 
 
 def __getattr__(name: str) -> Any:
     # Loaded on first use: worker processes and `acer --help` need no PyTorch.
-    homes = {"ACER": "acer.model", "Callback": "acer.run.callbacks", "Config": "acer.config"}
-    if name not in homes:
+    if name not in _HOMES:
         raise AttributeError(f"module 'acer' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(homes[name]), name)
+    return getattr(import_module(_HOMES[name]), name)

@@ -24,7 +24,7 @@ from acer.experiments.plan import Job, from_json
 from acer.learner.actor_learner import Report
 from acer.machine import versions
 from acer.run import opening, store, trust
-from acer.run.callbacks import Callback
+from acer.run.callbacks import Callback, RunView
 from acer.run.training import Training
 
 Say = Callable[[dict[str, Any]], None]
@@ -36,10 +36,10 @@ class Progress(Callback):
     def __init__(self, say: Say, seconds: float = 1.0) -> None:
         self._say, self._seconds, self._last = say, seconds, 0.0
 
-    def on_rollout(self, training: Training, report: Report) -> None:
+    def on_rollout(self, run: RunView, report: Report) -> None:
         if time.monotonic() - self._last >= self._seconds:
             self._last = time.monotonic()
-            self._say({"steps": training.steps})
+            self._say({"steps": run.steps})
 
 
 def train(job: Job, directory: Path, say: Say) -> bool:

@@ -1,22 +1,77 @@
-"""Callbacks: the user's own code at the three moments of a run that matter."""
+"""Callbacks: the user's own code at the three moments of a run that matter, and what it sees of the run."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any, Protocol
 
+from acer.config import Config
 from acer.learner.actor_learner import Report
 from acer.run.evaluation import Evaluation
 
-if TYPE_CHECKING:
-    from acer.run.training import Training
+
+class Watched(Protocol):
+    """A run, as far as it is shown."""
+
+    stopping: bool
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def metrics(self) -> dict[str, Any]: ...
+
+    def evaluate(self, episodes: int, deterministic: bool = True) -> Evaluation: ...
+
+
+class RunView:
+    """What a callback sees of its run, and can ask of it."""
+
+    def __init__(self, run: Watched) -> None:
+        self._run = run
+
+    @property
+    def config(self) -> Config:
+        """The settings, all of them."""
+        return self._run.config
+
+    @property
+    def steps(self) -> int:
+        """Environment steps done, by all actor-learners."""
+        return self._run.steps
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What the next row of progress.csv would say now, by its columns; empty texts where there is nothing yet."""
+        return self._run.metrics
+
+    def evaluate(self, episodes: int, deterministic: bool = True) -> Evaluation:
+        """Plays in environments of its own, on seeds that the run has not had."""
+        return self._run.evaluate(episodes, deterministic)
+
+    def stop(self) -> None:
+        """Ends the training after the current iteration; the run is saved."""
+        self._run.stopping = True
 
 
 class Callback:
     """Override what you need. A method that returns False ends the training after the current iteration."""
 
-    def on_rollout(self, training: "Training", report: Report) -> bool | None:
+    def on_rollout(self, run: RunView, report: Report) -> bool | None:
         """After each iteration of Algorithm 1: new trajectories have been collected and learnt from."""
 
-    def on_update(self, training: "Training", diagnostics: dict[str, float]) -> bool | None:
+    def on_update(self, run: RunView, diagnostics: dict[str, float]) -> bool | None:
         """After each update of the parameters."""
 
-    def on_evaluation(self, training: "Training", evaluation: Evaluation) -> bool | None:
+    def on_evaluation(self, run: RunView, evaluation: Evaluation) -> bool | None:
         """After each evaluation."""
+
+    @property
+    def watches_updates(self) -> bool:
+        """Whether each update has to be measured for it."""
+        return type(self).on_update is not Callback.on_update
+
+
+Call = Callable[[str, Any], None]
+"""Tells the callbacks of a moment: its method's name, and what there is to tell."""

@@ -67,15 +67,16 @@ class RunDirectory:
             self._files.close()
             self._files = None
 
-    def write_config(self, config: Config) -> None:
-        self.files.replace(CONFIG, to_json(config).encode())
-
     def never_saved(self) -> bool:
         """Whether there is no checkpoint yet."""
         return store.never_saved(self.files)
 
-    def go_on_from(self, steps: int) -> None:
-        """Puts aside what a run that goes on from `steps` undoes, or what one without a checkpoint logged before."""
+    def go_on(self, steps: int, config: Config | None) -> None:
+        """Takes the directory for a run that goes on from `steps`, with another configuration if one is given. Puts
+        aside what that undoes, or what a run without a checkpoint logged before."""
+        self.take()
+        if config is not None:
+            self.files.replace(CONFIG, to_json(config).encode())
         self.files.recover()
         if self.never_saved():
             put_aside(self.files)

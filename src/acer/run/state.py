@@ -7,13 +7,14 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from acer import config as configuration
 from acer.config import Config
 from acer.envs import EnvBatch, ObservationSpec, spaces_of
 from acer.envs.others import EnvMaker
-from acer.errors import CheckpointError, SettingsError, in_one_line
+from acer.errors import CheckpointError, LearningFault, SettingsError, in_one_line
 from acer.homes.kinds import HOMES, Kind
 from acer.homes.local import Local
 from acer.homes.supervisor import Workers, warn_of_new_episodes
@@ -149,6 +150,13 @@ class RunState:
     def describe(self) -> dict[str, Any]:
         """Everything that is neither tensor nor replay, for JSON."""
         return saved.describe(self.config, self.agent, self.home, self.progress, self.meter)
+
+    def check_finite(self) -> None:
+        """Refuses to save parameters that are not finite."""
+        if not torch.isfinite(self.home.theta).all():
+            raise LearningFault(
+                f"the parameters are not finite at step {self.steps:,}: not saved; the last checkpoint is good"
+            )
 
     def snapshot(self, workers: Workers | None) -> Snapshot:
         """The whole run at this moment, copied."""

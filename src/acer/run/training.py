@@ -1,41 +1,32 @@
 """Training: a run's loop. Workers learn wherever the parameters live; the loop logs, evaluates and saves."""
 
 import contextlib
-import faulthandler
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from acer.config import Config, from_dict
-from acer.console import complain, printable, warn
+from acer.console import warn
 from acer.envs.others import EnvMaker
-from acer.errors import (
-    FAILED,
-    CheckpointError,
-    EnvironmentFault,
-    LearningFault,
-    ParameterServerLost,
-    SettingsError,
-)
+from acer.errors import FAILED, CheckpointError, EnvironmentFault, LearningFault, ParameterServerLost, SettingsError
 from acer.homes.kinds import Start
 from acer.homes.supervisor import Workers
-from acer.learner.actor_learner import ActorLearner, Agent, Report
+from acer.learner.actor_learner import ActorLearner, Agent
 from acer.machine import keep_standard_streams
 from acer.run import checkpoint, saved, store
-from acer.run.callbacks import Callback
+from acer.run.callbacks import Callback, RunView
 from acer.run.checkpoint import Checkpoint, Snapshot
 from acer.run.directory import RunDirectory
 from acer.run.display import Display
 from acer.run.evaluation import Evaluation
 from acer.run.logs import Logs
+from acer.run.record import Record, due
 from acer.run.signals import stop_on_signals
 from acer.run.state import RunState
-from acer.run.watchdog import Watchdog
+from acer.run.watchdog import watch_steps
 
 
 class Training:
@@ -72,6 +63,11 @@ class Training:
     def steps(self) -> int:
         """Environment steps done, by all actor-learners."""
         return self.state.steps
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What the next row of progress.csv would say now."""
+        return self.state.row(final=True)
 
     @property
     def directory(self) -> Path | None:
@@ -120,10 +116,12 @@ class Training:
         try:
             workers = self._open_workers()
             display = Display(config.env, config.steps, self.steps, shown)
-            with self._writing() as logs, stop_on_signals(self) as keep_signals, self._watched(), display:
-                is_saved = self._train(workers, logs, display, keep_signals)
+            watchdog = watch_steps(config, self.state.busy_since, self._save_what_stands)
+            with self._writing() as logs, stop_on_signals(self) as keep_signals, watchdog, display:
+                record = Record(self.state, logs, display, self._call, self.evaluate)
+                is_saved = self._train(workers, record, keep_signals)
                 if self.steps >= config.steps:
-                    self._last_evaluation(logs, display)
+                    record.last_evaluation()
         finally:
             self._end_workers()
         if not is_saved:
@@ -132,7 +130,7 @@ class Training:
                 "and resume it"
             )
 
-    def _train(self, workers: Workers, logs: Logs, display: Display, keep_signals: Callable[[], None]) -> bool:
+    def _train(self, workers: Workers, record: Record, keep_signals: Callable[[], None]) -> bool:
         """Trajectories, rows, evaluations and checkpoints until the end; whether the last checkpoint was written."""
         config, progress = self.config, self.state.progress
         began, before = time.perf_counter(), progress.seconds
@@ -143,7 +141,7 @@ class Training:
                 self.checkpoint()
             workers.start(self.state.actors)
             self.state.actors = []
-            if progress.evaluation_due and self._log_evaluation(logs, display):
+            if progress.evaluation_due and record.evaluation():
                 self.checkpoint(best=True)
             while self.steps < config.steps and not self.stopping:
                 whole = False
@@ -153,17 +151,15 @@ class Training:
                 keep_standard_streams()
                 now = time.perf_counter()
                 progress.seconds = before + now - began
-                self._take(reports, logs)
+                record.take(reports)
                 new, checked = self.steps - checked, self.steps
                 speed = (self.steps - first) / (now - began)
-                display.show(self.steps, self.state.meter.return_mean, speed, workers.members, workers.note)
-                if self.steps - progress.row_at >= config.log_every:
-                    logs.progress(self.state.row())
-                    progress.row_at, progress.row_seconds = self.steps, progress.seconds
-                progress.evaluation_due = _due(config.eval_every, self.steps, new)
-                best = progress.evaluation_due and self._log_evaluation(logs, display)
+                record.display.show(self.steps, self.state.meter.return_mean, speed, workers.members, workers.note)
+                record.row_if_due()
+                progress.evaluation_due = due(config.eval_every, self.steps, new)
+                best = progress.evaluation_due and record.evaluation()
                 by_time = config.checkpoint_minutes and now - last_save >= 60 * config.checkpoint_minutes
-                if best or by_time or _due(config.checkpoint_every, self.steps, new):
+                if best or by_time or due(config.checkpoint_every, self.steps, new):
                     self.checkpoint(best)
                     last_save = now
         except ParameterServerLost:
@@ -176,43 +172,26 @@ class Training:
         finally:
             try:
                 if whole:
-                    self._stop(workers, logs)
+                    self._stop(workers, record)
             finally:
                 self._end_workers()
             progress.seconds = before + time.perf_counter() - began
-            # What ends a run is not part of it: if it goes on, these rows give way to those of a run that never
-            # stopped.
-            if progress.row_at < self.steps:
-                logs.progress(self.state.row(final=True), final=True)
+            record.last_row()
             is_saved = self._saver is None or self._saver.wait()
         return is_saved
 
-    def _watched(self) -> Watchdog:
-        """What notices that an environment hangs in native code."""
-        line = (
-            f"acer: {printable(self.config.env)}: no answer within --step-limit, in native code that holds the "
-            "interpreter: where, is said below; the run is at its last checkpoint\n"
-        )
-        return Watchdog(self.config.step_limit, self.state.busy_since, self._end_hang, line)
-
-    def _end_hang(self) -> None:
-        """Says where an environment hangs, saves the run as it was before that step, and ends the process."""
-        complain(f"{self.config.env}: no answer within --step-limit, in native code; saving, then this process ends")
-        with contextlib.suppress(OSError, ValueError):
-            faulthandler.dump_traceback(2)
+    def _save_what_stands(self) -> None:
+        """For a process that ends in the middle of a step, which an environment does not give back."""
         self.state.give_up_episodes()
-        try:
-            if self._checkpointed < self.steps:
-                self.checkpoint()
-            if self._saver is not None:
-                self._saver.wait()
-        finally:
-            os._exit(FAILED)
+        if self._checkpointed < self.steps:
+            self.checkpoint()
+        if self._saver is not None:
+            self._saver.wait()
 
     def _open_workers(self) -> Workers:
         """Makes what the run needs, so that a mistake shows itself before anything is written."""
         state = self.state
-        watched = any(type(callback).on_update is not Callback.on_update for callback in self.callbacks)
+        watched = any(callback.watches_updates for callback in self.callbacks)
         if state.kind.in_process:
             state.learner.on_update = self._updated if watched else None
         elif watched:
@@ -224,9 +203,9 @@ class Training:
             self._workers = state.kind.workers(start)
         return self._workers
 
-    def _stop(self, workers: Workers, logs: Logs) -> None:
+    def _stop(self, workers: Workers, record: Record) -> None:
         """Ends the workers after their trajectories, and saves where they stand."""
-        self._take(workers.stop(), logs)
+        record.take(workers.stop())
         self.fetch()
         if self._checkpointed < self.steps:
             self.checkpoint()
@@ -261,10 +240,7 @@ class Training:
         """The run's tables, to which it adds; its directory is ours alone meanwhile."""
         progress = self.state.progress
         if self.files is not None:
-            self.files.take()
-            if self._extended:
-                self.files.write_config(self.config)
-            self.files.go_on_from(self.steps)
+            self.files.go_on(self.steps, self.config if self._extended else None)
         try:
             with Logs(None if self.files is None else self.files.files, progress.rows, self.steps) as logs:
                 self._logs = logs
@@ -276,20 +252,14 @@ class Training:
             if self.files is not None:
                 self.files.release()
 
-    def _take(self, reports: list[Report], logs: Logs) -> None:
-        """Takes down what actor-learners report."""
-        for report in reports:
-            self.state.meter.add(report)
-            logs.episodes(report.total, report.episodes)
-            self._call("on_rollout", report)
-
     def _updated(self, diagnostics: dict[str, float]) -> None:
         self._call("on_update", diagnostics)
 
     def _call(self, moment: str, what: Any) -> None:
         """Tells the user's callbacks; one that returns False ends the run after this iteration."""
+        view = RunView(self)
         for callback in self.callbacks:
-            if getattr(callback, moment)(self, what) is False:
+            if getattr(callback, moment)(view, what) is False:
                 self.stopping = True
 
     def evaluate(
@@ -300,33 +270,6 @@ class Training:
         result = self.state.evaluate(episodes, deterministic, seeds, lambda: self.interrupted)
         self._call("on_evaluation", result)
         return result
-
-    def _log_evaluation(self, logs: Logs, display: Display, final: bool = False) -> bool:
-        """Evaluates and writes it down; whether it is the best so far."""
-        progress = self.state.progress
-        before = progress.evaluations
-        try:
-            result = self.evaluate(self.config.eval_episodes, deterministic=self.config.eval_policy == "mode")
-        except KeyboardInterrupt:  # of the evaluation only: the run itself ends in order
-            progress.evaluations = before
-            return False
-        progress.evaluation_due = False
-        if final:
-            progress.evaluations = before
-        row = {"steps": self.steps, "seconds": progress.seconds, **result.row()}
-        logs.evaluation(row, final)
-        display.say(f"{self.steps:>12,} steps  evaluation ({row['policy']}) {result.mean:,.1f} ± {result.std:,.1f}")
-        if final or result.mean <= progress.best:
-            return False
-        progress.best = result.mean
-        return True
-
-    def _last_evaluation(self, logs: Logs, display: Display) -> None:
-        try:
-            self._log_evaluation(logs, display, final=True)
-        except EnvironmentFault as error:
-            error.exit_code = FAILED
-            raise
 
     # ------------------------------------------------------------------ saving
 
@@ -342,10 +285,7 @@ class Training:
         """Saves the whole run into its directory while it goes on; never with parameters that are not finite."""
         if self.files is not None:
             snapshot = self.snapshot(fetch=not best)  # the best are those that were evaluated
-            if not torch.isfinite(self.state.home.theta).all():
-                raise LearningFault(
-                    f"the parameters are not finite at step {self.steps:,}: not saved; the last checkpoint is good"
-                )
+            self.state.check_finite()
             if self._saver is None or self._saver.run is not self.files.files:
                 self._saver = store.Saver(self.files.files, self.config.keep_checkpoints, warn)
             self._saver.save(self.steps, snapshot, best, self._logs.flush if self._logs else None)
@@ -355,8 +295,3 @@ class Training:
         """Writes the agent without its run."""
         self.fetch()
         checkpoint.save(path, Snapshot(self.state.tensors(), self.state.describe()))
-
-
-def _due(every: int, steps: int, new: int) -> bool:
-    """Whether a multiple of `every` lies among the last `new` steps."""
-    return bool(every) and steps // every > (steps - new) // every

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from acer.config import Config
+from acer.console import complain, printable
 from acer.errors import FAILED
 
 LATER = 5.0  # seconds after which the other process is begun: short runs need none
@@ -42,6 +44,26 @@ os.kill(process, signal.SIGQUIT)
 time.sleep(5)
 os.kill(process, signal.SIGKILL)
 """
+
+
+def watch_steps(config: Config, busy_since: Callable[[], float], save: Callable[[], None]) -> "Watchdog":
+    """Watches the environments of a run. One that hangs ends the process: `save` saves the run as it was before that
+    step, if anything of Python still runs."""
+
+    def end() -> None:
+        complain(f"{config.env}: no answer within --step-limit, in native code; saving, then this process ends")
+        with contextlib.suppress(OSError, ValueError):
+            faulthandler.dump_traceback(2)
+        try:
+            save()
+        finally:
+            os._exit(FAILED)
+
+    line = (
+        f"acer: {printable(config.env)}: no answer within --step-limit, in native code that holds the interpreter: "
+        "where, is said below; the run is at its last checkpoint\n"
+    )
+    return Watchdog(config.step_limit, busy_since, end, line)
 
 
 class Watchdog:
