@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from acer.learner import gradients
-from acer.learner.distributions import Gaussian
+from acer.learner.gaussian import Gaussian
 
 
 def test_the_reparametrised_gradient_estimates_what_the_score_does():
