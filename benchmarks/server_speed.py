@@ -31,7 +31,7 @@ from acer.machine import cores
 FILE = Path("results/homes/server.json")
 NUMBERS, AVERAGED = 1_690_284, 1_687_206  # of the Atari network for Pong
 PUSHES = 40  # of each sender in a round
-ROUNDS = 7
+ROUNDS = 5
 CONSTANTS = Constants(0.99, 0.99, 1e-6, one_pass=True)  # the Atari network's
 INTERVAL = 0.05
 

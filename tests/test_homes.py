@@ -330,6 +330,19 @@ def test_an_average_that_is_not_sent_follows_theta(without_ray):
     torch.testing.assert_close(home.theta_a, torch.full((10,), 2.0))
 
 
+def test_a_version_that_came_too_late_is_made_up_for(without_ray, monkeypatch):
+    """Ray has dropped it: θ stays as it was, and the next answer brings a newer one."""
+    theta, theta_a, square = vectors(10, 10)
+    (shard,) = shards_of(Part(theta, theta_a, np.abs(square)), 1)
+    home = remote([shard], 10, 10)
+    before, has = home.theta.clone(), list(home._has)
+    assert not home._read(0, Answer(0, 0, 0, Version(7, 3, None), None))
+    assert torch.equal(home.theta, before) and home._has == has
+    shard.push(np.ones(10, np.float32), 1e-3, 1.0, 0, (0, 0), (-1, -1))
+    home._refresh()
+    assert torch.equal(home.theta, shard.theta) and home.updates == 1
+
+
 def test_what_bfloat16_rounds_away_is_sent_later():
     """The sum of what was sent stays within one rounding of the sum of the gradients; without feedback it drifts."""
     gradient, error, sent = torch.full((4,), 1.0 + 2.0**-9), torch.zeros(4), torch.zeros(4)

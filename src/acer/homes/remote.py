@@ -48,7 +48,7 @@ class Remote:
         self._fresh = 0  # of them, those made since the last pull
         self._uncounted = (0, 0)  # steps, and updates left out, that the first shard has not heard of
         self._error = torch.zeros_like(self.theta if self._precision != "float32" else self.theta[:0])
-        self._take(self._ask(fresh=True))
+        self._refresh()
 
     def count(self, steps: int) -> None:
         self.steps += steps
@@ -77,7 +77,7 @@ class Remote:
 
     def pull(self) -> None:
         if not self._overlap:
-            self._take(self._ask(fresh=True))
+            self._refresh()
             return
         if not self._flying:
             self._flying.append(self._ask())
@@ -116,6 +116,11 @@ class Remote:
         self._fresh = 0
         return True
 
+    def _refresh(self) -> None:
+        """Takes the newest there is."""
+        while not self._take(self._ask(fresh=True)):
+            pass
+
     def _ask(self, fresh: bool = False) -> list[Any]:
         counts = [self._counts()] + [(0, 0)] * (len(self._shards) - 1)
         return [
@@ -127,33 +132,42 @@ class Remote:
         counts, self._uncounted = self._uncounted, (0, 0)
         return counts
 
-    def _take(self, flight: list[Any]) -> None:
+    def _take(self, flight: list[Any]) -> bool:
+        """Whether everything that the answers name was still there; if not, the next ones name what is newer."""
         answers: list[Answer] = ray.get(flight)
-        for shard, answer in enumerate(answers):
-            self._read(shard, answer)
+        there = [self._read(shard, answer) for shard, answer in enumerate(answers)]
         first = answers[0]
         self.steps, self.skipped = first.steps + self._uncounted[0], first.skipped + self._uncounted[1]
         self.staleness = first.staleness
+        return all(there)
 
-    def _read(self, shard: int, answer: Answer) -> None:
-        """Copies what is new. θ_a that lacks updates of this θ follows it: θ_a ← α^k θ_a + (1 − α^k) θ."""
-        cut = self._cuts[shard]
+    def _read(self, shard: int, answer: Answer) -> bool:
+        """Copies what is new; whether it was still there.
+
+        θ_a that lacks updates of this θ follows it: θ_a ← α^k θ_a + (1 − α^k) θ."""
+        cut, whole = self._cuts[shard], True
         theta, theta_a = self.theta[cut], self.theta_a[cut]
         number, average = self._has[shard]
         if answer.theta is not None and answer.theta.number > number:
-            theta.numpy()[:] = answer.theta.fetch()
-            number, self._updates[shard] = answer.theta.number, answer.theta.updates
+            values = answer.theta.fetch()
+            whole = values is not None
+            if whole:
+                theta.numpy()[:] = values
+                number, self._updates[shard] = answer.theta.number, answer.theta.updates
         if answer.average is not None and answer.average.number > average:
-            values, moments = answer.average.fetch()
-            theta_a.numpy()[:] = values
-            average, self._averaged[shard] = answer.average.number, answer.average.updates
-            if self.moments is not None and moments is not None:
-                self.moments = self.moments.unpack(moments)
+            pair = answer.average.fetch()
+            whole &= pair is not None
+            if pair is not None:
+                theta_a.numpy()[:] = pair[0]
+                average, self._averaged[shard] = answer.average.number, answer.average.updates
+                if self.moments is not None and pair[1] is not None:
+                    self.moments = self.moments.unpack(pair[1])
         behind = self._updates[shard] - self._averaged[shard]
         if behind > 0:
             theta_a.lerp_(theta[: len(theta_a)], 1 - self.constants.alpha**behind)
             self._averaged[shard] = self._updates[shard]
         self._has[shard] = number, average
+        return whole
 
 
 def parts(whole: Part, shards: int) -> list[Part]:

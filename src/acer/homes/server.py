@@ -9,6 +9,7 @@ an actor-learner follows it by itself (see `remote`). What is small travels with
 import itertools
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +18,14 @@ import numpy as np
 import ray
 import torch
 from numpy.typing import NDArray
+from ray.exceptions import ReferenceCountingAssertionError
 from torch import Tensor
 
 from acer.learner.normalizer import Moments
 from acer.learner.parameters import Constants, descend
 
 INLINE = 80_000  # bytes of arrays that Ray sends within an answer rather than through its store
+KEPT = 4  # versions of each kind in the store
 SLOWER = 10  # intervals of θ's versions in one of θ_a's and the normalisation's
 
 Array = NDArray[Any]
@@ -49,8 +52,12 @@ class Version:
     value: Any  # or its reference in Ray's store
 
     def fetch(self) -> Any:
-        """What was published, from this node's store if somebody here has fetched it before."""
-        return ray.get(self.value) if isinstance(self.value, ray.ObjectRef) else self.value
+        """What was published, from this node's store if somebody here has fetched it before; none if it is outdated and
+        Ray has dropped it, which happens to those who come late."""
+        try:
+            return ray.get(self.value) if isinstance(self.value, ray.ObjectRef) else self.value
+        except ReferenceCountingAssertionError:
+            return None
 
 
 @dataclass(frozen=True)
@@ -79,18 +86,16 @@ class Publication:
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
-        self._version: Version | None = None
+        self._kept: deque[Version] = deque(maxlen=KEPT)  # the newest, and those that answers on their way may name
         self._changes = -1
         self._due = 0.0
 
     def newer(self, than: int, value: Callable[[], Any], updates: int, changes: int, at_once: bool) -> Version | None:
         """The newest version, if its number is above `than`. changes: how often the value has changed so far."""
         if changes != self._changes and (at_once or time.monotonic() >= self._due):
-            number = 0 if self._version is None else self._version.number + 1
-            self._version = Version(number, updates, value())
+            self._kept.append(Version(self._kept[-1].number + 1 if self._kept else 0, updates, value()))
             self._changes, self._due = changes, time.monotonic() + self._interval
-        assert self._version is not None
-        return self._version if self._version.number > than else None
+        return self._kept[-1] if self._kept[-1].number > than else None
 
 
 class Shard:
