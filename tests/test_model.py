@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from acer import ACER, Callback
 from acer.config import ALGORITHMS
 from acer.errors import AcerError, CheckpointError, SettingsError
 from acer.run import tables
-from environments import Corridor, Target
+from environments import Corridor, Target, Unbounded
 from run_files import read_state, rewrite_state
 
 SMALL = {"hidden": (16,), "replay_start": 320, "eval_episodes": 2}
@@ -317,3 +318,137 @@ def test_bad_settings_in_python_are_one_line():
         with pytest.raises(AcerError) as error:
             ACER(**arguments)
         assert "\n" not in str(error.value)
+
+
+# ------------------------------------------------------------------ the shape that users of Stable-Baselines3 know
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: gym.make("CartPole-v1", render_mode="rgb_array"),
+        lambda: gym.make_vec("CartPole-v1", num_envs=4, vectorization_mode="sync"),
+        lambda: gym.make_vec("CartPole-v1", num_envs=4),
+    ],
+)
+def test_an_environment_that_is_made_already_is_taken_as_a_model(make):
+    env = make()
+    model = ACER(env, **SMALL)
+    assert model.config.env == "CartPole-v1" and model.config.env_kwargs == {}
+    assert model.config.environments == getattr(env, "num_envs", 16)
+    model.learn(320).close()
+    env.close()
+
+
+def test_an_instance_keeps_its_arguments_and_its_wrappers(tmp_path):
+    model = ACER(gym.make("MountainCar-v0", goal_velocity=0.01), **SMALL)
+    assert (model.config.env, model.config.env_kwargs) == ("MountainCar-v0", {"goal_velocity": 0.01})
+    model = ACER(gym.wrappers.TimeLimit(gym.make("CartPole-v1"), 7), **SMALL)
+    assert max(model.evaluate(4).lengths) <= 7
+    model.save(tmp_path / "m")
+    with pytest.raises(CheckpointError, match="name it yourself"):  # the wrappers are in no file
+        ACER.load(tmp_path / "m")
+    assert max(ACER.load(tmp_path / "m", env=gym.make("CartPole-v1", max_episode_steps=3)).evaluate(2).lengths) <= 3
+
+
+def test_vectors_of_own_functions_and_own_vector_classes():
+    many = gym.vector.SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 4)
+    assert ACER(many, **SMALL).learn(320).config.environments == 4
+    from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+
+    model = ACER(CartPoleVectorEnv, env_kwargs={"max_episode_steps": 9}, **SMALL).learn(320)
+    assert max(model.evaluate(4).lengths) <= 9
+
+
+def test_what_is_no_environment_is_said():
+    with pytest.raises(AcerError, match="no environment: give a Gymnasium id"):
+        ACER(7)
+    with pytest.raises(AcerError, match="has no spec"):
+        ACER(Target())
+
+
+def test_learn_takes_the_words_of_stable_baselines():
+    seen = []
+    model = ACER("CartPole-v1", **SMALL)
+    model.learn(total_timesteps=320, callback=lambda training, report: seen.append(training.steps), verbose=0)
+    assert model.steps >= 320 and seen[-1] == model.steps
+    with pytest.raises(SettingsError, match="mean the same"):
+        model.learn(10, total_timesteps=10)
+
+
+@pytest.mark.parametrize("name", ["callback", "callbacks"])
+def test_one_callback_a_function_or_several(name):
+    class Stop(Callback):
+        def on_rollout(self, training, report):
+            return False
+
+    for given in (Stop(), [Stop()], lambda training, report: False):
+        model = ACER("CartPole-v1", **SMALL)
+        assert model.learn(100_000, **{name: given}).steps < 1_000
+    for given, message in ((Stop, "is a class: give an instance, Stop()"), ([3], "3 is no callback")):
+        with pytest.raises(SettingsError, match=re.escape(message)):
+            ACER("CartPole-v1", **SMALL).learn(320, **{name: given})
+
+
+@pytest.mark.parametrize(
+    ("observation", "message"),
+    [
+        (np.array([0, np.nan, 0, 0]), "observation has NaN or infinity"),
+        (np.zeros((2, 4)) + np.inf, "observation has NaN or infinity"),
+        (np.zeros(3), r"observation has shape (3,); the environment's has (4,), or (n, 4)"),
+        (np.zeros((2, 2, 4)), "observation has shape (2, 2, 4)"),
+        ("left", "observation holds no numbers"),
+        ([[0.0], [1.0, 2.0]], "observation is not one array"),
+    ],
+)
+def test_predict_refuses_what_is_no_observation(observation, message):
+    model = ACER("CartPole-v1", **SMALL)
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        model.predict(observation)
+
+
+def test_predict_refuses_an_observation_without_a_part():
+    model = ACER(partial_named("dict"), **SMALL)
+    with pytest.raises(SettingsError, match="has no part 'end'"):
+        model.predict({"where": np.zeros(1, np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"torso": "conv"}, "torso='conv' needs images, but observations have shape (4,); use torso='mlp'"),
+        ({"learning_rate": -1.0}, "learning_rate must be positive, not -1.0"),
+        ({"algo": "acer", "on_policy": False, "replay_ratio": 0.0}, "with on_policy=False and replay_ratio=0"),
+        ({"device": "tpu9"}, "use device='cpu'"),
+        ({"env_kwargs": {"colour": {1, 2}}}, "env_kwargs must be names and values that JSON can hold"),
+    ],
+)
+def test_errors_in_python_speak_of_keywords(settings, message):
+    with pytest.raises(AcerError) as error:
+        ACER("CartPole-v1", **settings)
+    assert message in str(error.value) and "--" not in str(error.value)
+
+
+def test_the_advice_for_an_unbounded_action_space_helps():
+    with pytest.raises(AcerError) as error:
+        ACER(Unbounded, **SMALL)
+    advice = re.search(r"gymnasium\.wrappers\.TransformAction\(.*\)", str(error.value)).group()
+
+    def bounded():
+        return eval(advice, {"gymnasium": gym, "env": Unbounded(), "float32": np.float32})
+
+    ACER(bounded, **SMALL).learn(320).close()
+
+
+def test_environments_are_made_with_the_arguments_that_are_given(tmp_path):
+    model = ACER("MountainCar-v0", env_kwargs={"goal_velocity": 0.01}, **SMALL).learn(320, out=tmp_path / "run")
+    assert model._training.learner.rollout.env.env.envs[0].unwrapped.goal_velocity == 0.01
+    again = ACER.load(tmp_path / "run")
+    assert again.config.env_kwargs == {"goal_velocity": 0.01}
+    path = {"path": "/etc/passwd"}
+    again.save(tmp_path / "m")
+    state = read_state(tmp_path / "m")
+    state["config"]["env_kwargs"] = path
+    rewrite_state(tmp_path / "m", state)
+    with pytest.raises(CheckpointError, match="which a file may not decide"):
+        ACER.load(tmp_path / "m")

@@ -1,6 +1,5 @@
 """The Python interface: `ACER("CartPole-v1").learn(50_000)`, in the shape that users of Stable-Baselines3 know."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -8,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acer import config as configuration
-from acer.config import Config
-from acer.envs import canonical, preset_of, spaces_of
-from acer.envs.others import EnvMaker
+from acer.config import Config, options_for, speaking_python
+from acer.envs import preset_of, spaces_of
+from acer.envs.sources import AnyEnv, source_of
 from acer.errors import CheckpointError, SettingsError
 from acer.learner.actor_learner import Agent
 from acer.run import opening, store, trust
-from acer.run.callbacks import Callback
+from acer.run.callbacks import Callbacks, as_callbacks
 from acer.run.checkpoint import STATE
 from acer.run.evaluation import Evaluation
 from acer.run.training import Training
@@ -23,18 +22,20 @@ from acer.run.training import Training
 class ACER:
     """An agent for one environment: learns, acts, is saved and loaded.
 
-    `env` is a Gymnasium id, `module:Class`, or a function that makes an environment. Settings are those of
+    `env` is a Gymnasium id, `module:Class`, or a function that makes an environment. An environment that is made
+    already, or a vector of them, is taken as a model: the agent trains in others like it. Settings are those of
     `acer.Config`; what is not given comes from the preset.
     """
 
-    def __init__(self, env: str | EnvMaker, *, preset: str | None = None, algo: str = "acer", **settings: Any) -> None:
-        env = canonical(env) if isinstance(env, str) else env
-        name = env if isinstance(env, str) else f"{env.__module__}:{getattr(env, '__qualname__', 'environment')}"
-        _, action = spaces_of(env)
+    @speaking_python()
+    def __init__(self, env: AnyEnv, *, preset: str | None = None, algo: str = "acer", **settings: Any) -> None:
+        source = source_of(env)
+        settings = source.settings | settings
         configuration.check_names(settings)
-        preset = preset or preset_of(env)
-        config = configuration.defaults(name, action.continuous, preset, algo, **settings)
-        self._adopt(Training(config, env))
+        _, action = spaces_of(source.env, **options_for(source.env, settings))
+        preset = preset or preset_of(source.env)
+        config = configuration.defaults(source.name, action.continuous, preset, algo, **settings)
+        self._adopt(Training(config, source.env))
 
     def _adopt(self, training: Training) -> None:
         self._training = training
@@ -55,24 +56,35 @@ class ACER:
         """Environment steps learnt from so far."""
         return self._training.steps
 
+    @speaking_python()
     def learn(
         self,
         steps: int | None = None,
         *,
         out: str | Path | None = None,
-        callbacks: Sequence[Callback] = (),
+        callbacks: Callbacks = (),
         progress: bool = False,
+        total_timesteps: int | None = None,
+        callback: Callbacks = (),
+        verbose: int = 0,
     ) -> Self:
         """Trains for `steps` more steps (by default to `config.steps`); with `out`, logs and checkpoints go there.
 
-        A learning rate that falls to 0 does so by the end of each call.
+        A callback is a `Callback`, or a function of the run and the report that is called after each rollout.
+        `total_timesteps`, `callback` and `verbose` are Stable-Baselines3's words for `steps`, `callbacks` and
+        `progress`. A learning rate that falls to 0 does so by the end of each call.
         """
+        if total_timesteps is not None:
+            if steps is not None:
+                raise SettingsError("steps and total_timesteps mean the same: give one of them")
+            steps = total_timesteps
+        progress = progress or verbose > 0
         training = self._training
         if steps is not None:
             if steps < 1:
                 raise SettingsError(f"learn needs at least one step, not {steps}")
             training.extend(self.steps + steps)
-        training.callbacks = callbacks
+        training.callbacks = [*as_callbacks(callbacks), *as_callbacks(callback)]
         if out is not None:
             training.begin(Path(out))
         training.stopping = training.interrupted = False
@@ -90,14 +102,15 @@ class ACER:
         deterministic: bool = False,
         action_masks: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
-        """Actions for one observation or a batch of them, as the environment takes them. The policy has no memory:
-        `state` is
-        handed back, `episode_start` is of no use.
+        """Actions for one observation or a batch of them, as the environment takes them.
+
+        The policy has no memory: `state` is handed back, `episode_start` is of no use.
 
         action_masks: which choices are legal, for one observation or each of the batch, as sb3-contrib has it: those of
         all parts of an action one after the other.
         """
         agent = self._training.agent
+        agent.observation.check(observation)
         one = agent.observation.holds(observation)
         if one:
             x = agent.observation.encode_one(observation)
@@ -123,6 +136,7 @@ class ACER:
             raise SettingsError("action_masks leaves no legal action")
         return legal
 
+    @speaking_python()
     def evaluate(self, episodes: int = 20, deterministic: bool = True, seed: int | None = None) -> Evaluation:
         """Plays episodes in environments of its own; without a seed each call has new ones."""
         seeds = None if seed is None else np.random.SeedSequence(seed)
@@ -137,10 +151,11 @@ class ACER:
         self._training.save_model(path)
 
     @classmethod
+    @speaking_python()
     def load(
         cls,
         path: str | Path,
-        env: str | EnvMaker | None = None,
+        env: AnyEnv | None = None,
         resume: bool = False,
         best: bool = False,
         **outward: Any,
@@ -150,22 +165,22 @@ class ACER:
         With `resume` the replay memory, the unfinished episodes and all counters come along, so that `learn` goes on
         where the run stopped, in its directory; otherwise `learn` begins anew from the saved parameters.
 
-        outward: settings that reach outside this process, which a file may not decide: home, actors, ray_address,
-        cpus_per_actor, processes_per_actor, shards, workers, device, threads, environments.
+        outward: settings that reach outside this process, which a file may not decide (`acer resume --help`).
         """
         for name in outward:
             if name not in trust.OUTWARD:
                 raise SettingsError(f"load takes no {name!r}; it takes {', '.join(trust.OUTWARD)}")
+        source = None if env is None else source_of(env).env
         model = cls.__new__(cls)
         if resume:
             run = store.run_of(Path(path))
             directory = run if (run / store.CONFIG).is_file() else None
-            training = opening.resume(Path(path), env, directory, outward)
+            training = opening.resume(Path(path), source, directory, outward)
             if training.files is not None:
                 training.files.release()  # until `learn`, which looks whether it has moved on
             model._adopt(training)
         else:
-            model._adopt(opening.load(Path(path), env, outward, best))
+            model._adopt(opening.load(Path(path), source, outward, best))
         return model
 
     def close(self) -> None:

@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acer.commands.flags import Parser, choice, reader
+from acer.commands.flags import Parser, add_setting, choice, reader
+from acer.config import SETTINGS
 from acer.console import say, tell
 from acer.errors import INTERRUPTED, SettingsError
 
@@ -68,6 +69,7 @@ def add_model_arguments(parser: Parser) -> None:
     )
     whole_flag(parser, "--seed", 0, "seed of the episodes; not the training's, whatever its number [0]")
     add_env_flag(parser)
+    add_setting(parser, SETTINGS["env_kwargs"], "what the environment is made with, if not as before")
     parser.flag("--device", help="where the networks run, if not where they ran before")
 
 
@@ -82,5 +84,5 @@ def load(args: argparse.Namespace) -> "ACER":
     check_least("--seed", args.seed, 0)
     from acer.model import ACER
 
-    outward: dict[str, Any] = {"device": args.device} if args.device else {}
+    outward: dict[str, Any] = {name: of for name in ("device", "env_kwargs") if (of := getattr(args, name, None))}
     return ACER.load(args.directory, args.env, best=args.best, **outward)

@@ -2,12 +2,13 @@
 
 import argparse
 import difflib
+import json
 import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 from acer.config import Setting, flag_name
-from acer.config.setting import check_choice, is_list
+from acer.config.setting import check_choice, is_list, is_table
 from acer.errors import SettingsError
 
 Group = Any  # what argparse's `add_argument_group` gives
@@ -59,11 +60,29 @@ def add_setting(
         parser.flag(*names, action=argparse.BooleanOptionalAction, **options)
     elif is_list(of):
         parser.flag(*names, nargs="*", type=reader(flag, int), metavar="N", **options)
+    elif is_table(of):
+        parser.flag(*names, nargs="*", action=_Table, metavar="NAME=VALUE", **options)
     elif of.choices is not None:
         parser.flag(*names, type=choice(of.name, of.choices), metavar="{" + ",".join(of.choices) + "}", **options)
     else:
         kind = {int: "N", float: "X", str: "TEXT"}[of.hint]
         parser.flag(*names, type=reader(flag, of.hint), metavar=kind, **options)
+
+
+class _Table(argparse.Action):
+    """Gathers name=value, also from a flag that is given again; a value is read as JSON where it is that."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        table = dict(getattr(namespace, self.dest, {}))
+        for pair in values:
+            name, sign, text = pair.partition("=")
+            if not sign or not name.isidentifier():
+                raise SettingsError(f"{option_string} takes name=value, for example continuous=true, not {pair!r}")
+            try:
+                table[name] = json.loads(text)
+            except ValueError:
+                table[name] = text
+        setattr(namespace, self.dest, table)
 
 
 def reader(flag: str, kind: type) -> Callable[[str], Any]:
@@ -97,4 +116,4 @@ def _shown(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, tuple):
         return " ".join(map(str, value))
-    return str(value) if value != "" else "none"
+    return str(value) if value not in ("", {}) else "none"

@@ -12,7 +12,17 @@ from typing import Any
 
 from acer.commands.common import drive
 from acer.commands.flags import Parser, add_setting
-from acer.config import SETTINGS, Config, defaults, descriptions, flag_name, from_dict, read_file, to_json
+from acer.config import (
+    SETTINGS,
+    Config,
+    defaults,
+    descriptions,
+    flag_name,
+    from_dict,
+    options_for,
+    read_file,
+    to_json,
+)
 from acer.console import say
 from acer.errors import SettingsError
 
@@ -109,7 +119,7 @@ def combined(file: dict[str, Any], flags: dict[str, Any]) -> Config:
     if not env or not isinstance(env, str):
         raise SettingsError("no environment given; name one, for example CartPole-v1 (`acer envs` lists all)")
     env = canonical(env)
-    _, action = spaces_of(env)
+    _, action = spaces_of(env, **options_for(env, file | flags))
 
     def base(source: dict[str, Any], **settings: Any) -> Config:
         names = {name: source[name] for name in ("preset", "algo") if name in source}

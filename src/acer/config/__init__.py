@@ -13,7 +13,8 @@ from acer.config.files import read_file, to_json
 from acer.config.presets import PRESETS
 from acer.config.setting import Setting, flag_name
 from acer.config.settings import SETTINGS, Config, descriptions
-from acer.config.shares import environment_options, team_size, teams, threads_of
+from acer.config.shares import environment_options, options_for, team_size, teams, threads_of
+from acer.config.wording import in_python, speaking_python
 
 __all__ = [
     "ALGORITHMS",
@@ -27,7 +28,10 @@ __all__ = [
     "environment_options",
     "flag_name",
     "from_dict",
+    "in_python",
+    "options_for",
     "read_file",
+    "speaking_python",
     "team_size",
     "teams",
     "threads_of",

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import math
 import types
 import typing
@@ -59,7 +60,10 @@ class Setting:
 
 def setting(group: str, default: Any, bound: Bound | None = None, **more: Any) -> Any:
     """A field of `Config`. `more` is that of `Setting`."""
-    return dataclasses.field(default=default, metadata={"setting": Setting(group, bound, **more)})
+    metadata = {"setting": Setting(group, bound, **more)}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=default.copy, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def declared(of: type) -> dict[str, Setting]:
@@ -76,7 +80,7 @@ def declared(of: type) -> dict[str, Setting]:
             name=field.name,
             hint=hint,
             choices=choices,
-            default=field.default,
+            default=field.default if field.default_factory is dataclasses.MISSING else field.default_factory(),
         )
     return found
 
@@ -101,9 +105,11 @@ def coerced(of: Setting, value: Any) -> Any:
         return int(value)
     if is_list(of) and isinstance(value, list | tuple) and all(type(item) is int for item in value):
         return tuple(value)
+    if is_table(of) and isinstance(value, dict) and _is_json(value):
+        return dict(value)
     if not isinstance(hint, types.GenericAlias) and type(value) is hint:
         return value
-    raise SettingsError(f"{flag_name(of.name)} must be {_type_name(hint)}, not {value!r}")
+    raise SettingsError(f"{flag_name(of.name)} must be {_type_name(of)}, not {value!r}")
 
 
 def check_value(of: Setting, value: Any) -> None:
@@ -123,6 +129,21 @@ def is_list(of: Setting) -> bool:
     return typing.get_origin(of.hint) is tuple
 
 
-def _type_name(hint: Any) -> str:
+def is_table(of: Setting) -> bool:
+    return typing.get_origin(of.hint) is dict
+
+
+def _is_json(value: dict[Any, Any]) -> bool:
+    """Whether a file can hold it as it is."""
+    try:
+        same: bool = json.loads(json.dumps(value)) == value
+        return same
+    except (TypeError, ValueError):
+        return False
+
+
+def _type_name(of: Setting) -> str:
+    if is_table(of):
+        return "names and values that JSON can hold"
     names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-    return names.get(hint, "a list of whole numbers")
+    return names.get(of.hint, "a list of whole numbers")

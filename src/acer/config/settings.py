@@ -8,6 +8,7 @@ and `algorithms`; what several settings must be together, in `checks`.
 import ast
 import inspect
 import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -41,6 +42,8 @@ SCALING = "Observations and rewards"
 RECORDS = "Logs, evaluations, checkpoints"
 FAULTS = "When something goes wrong"
 
+GAMES = "Atari games"
+MADE_BY_PYTHON = "environments that Gymnasium or your own code makes"
 MOST_ENVIRONMENTS = 1_024  # that a file may ask for
 
 
@@ -48,8 +51,8 @@ def _has_q(config: "Config") -> bool:
     return ALGORITHMS[config.algo].q
 
 
-def _option(name: str) -> When:
-    return When(lambda c, _: name in options_of(c.env), "Atari games by their plain names")
+def _option(name: str, said: str) -> When:
+    return When(lambda c, _: name in options_of(c.env), said)
 
 
 WITH_Q = When(lambda c, _: _has_q(c), "algorithms with a Q")
@@ -80,6 +83,11 @@ def _at_most(name: str, default: int, most: int) -> FromFile:
         return not isinstance(value, int | float) or value <= most
 
     return may
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a number or one word: no path, no address, no code."""
+    return re.fullmatch(r"[\w-]*", value) is not None if isinstance(value, str) else not isinstance(value, list | dict)
 
 
 @dataclass(frozen=True)
@@ -157,12 +165,19 @@ class Config:
     overlap: bool = setting(SCALE, True, when=RAY)
     """Whether an actor-learner on Ray computes its next update while its last one is on its way (ours)."""
 
-    sticky_actions: float = setting(ENVIRONMENT, 0.0, FRACTION, when=_option("sticky_actions"))
+    env_kwargs: dict[str, Any] = setting(
+        ENVIRONMENT,
+        {},
+        when=_option("env_kwargs", MADE_BY_PYTHON),
+        from_file=lambda c: all(map(_is_plain, c.get("env_kwargs", {}).values())),
+    )
+    """What the environment is made with: name=value, where a value is read as JSON if it can be (ours)."""
+    sticky_actions: float = setting(ENVIRONMENT, 0.0, FRACTION, when=_option("sticky_actions", GAMES))
     """Probability that a game's emulator repeats the last action instead (0 in Mnih et al. 2015; 0.25 in Machado et
     al. 2018)."""
-    full_action_set: bool = setting(ENVIRONMENT, False, when=_option("full_action_set"))
+    full_action_set: bool = setting(ENVIRONMENT, False, when=_option("full_action_set", GAMES))
     """All 18 actions of the joystick instead of those that the game knows (ours)."""
-    life_loss: bool = setting(ENVIRONMENT, False, when=_option("life_loss"))
+    life_loss: bool = setting(ENVIRONMENT, False, when=_option("life_loss", GAMES))
     """Whether a lost life ends the return in a game; the game goes on and its whole score is reported (ours)."""
 
     trajectory_length: int = setting(EXPERIENCE, 20, AT_LEAST_1)

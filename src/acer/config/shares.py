@@ -1,8 +1,11 @@
 """What follows from several settings: how many actor-learners there are, and what each of them gets."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from acer.config.settings import Config
+from acer.config.setting import coerced
+from acer.config.settings import SETTINGS, Config
+from acer.envs.others import EnvMaker
 from acer.envs.registry import options_of
 from acer.machine import cores
 
@@ -23,6 +26,11 @@ def threads_of(config: Config) -> int:
     if config.home == "ray":
         return config.threads or max(1, int(config.cpus_per_actor))
     return config.threads or max(1, cores() // team_size(config))
+
+
+def options_for(env: str | EnvMaker, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Of settings that are not yet a configuration, those that go to the environment."""
+    return {name: coerced(SETTINGS[name], settings[name]) for name in options_of(env) if name in settings}
 
 
 def environment_options(config: Config) -> dict[str, Any]:

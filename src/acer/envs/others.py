@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFound, UnregisteredEnv, VersionNotFound
 
+from acer.envs.batch import EnvBatch
 from acer.envs.family import Family
 from acer.errors import EnvironmentFault, in_one_line, install
 
@@ -24,9 +26,29 @@ def make(env: str | EnvMaker, **kwargs: Any) -> gym.Env[Any, Any]:
         made = own(**kwargs) if own is not None else gym.make(str(env), **kwargs)
     except DependencyNotInstalled as error:
         raise EnvironmentFault(f"{env}: {in_one_line(error)}{_extra(str(env))}") from error
+    if isinstance(made, gym.vector.VectorEnv):
+        raise EnvironmentFault(f"{env} makes many environments at once: give the class, which takes num_envs=…")
     if not isinstance(made, gym.Env):
         raise EnvironmentFault(f"{env} makes a {type(made).__name__}, not a gymnasium.Env")
     return made
+
+
+def vector_class(env: str | EnvMaker) -> Callable[..., gym.vector.VectorEnv[Any, Any, Any]] | None:
+    """A class of the user's own that makes many environments at once."""
+    own: Any = env if callable(env) else _import_own(env)
+    return own if isinstance(own, type) and issubclass(own, gym.vector.VectorEnv) else None
+
+
+class OwnBatch(EnvBatch):
+    """A vector environment of the user's own: what Gymnasium promises of every one, and no more."""
+
+    def _reset(self, seeds: list[int] | None, options: dict[str, Any] | None = None) -> Any:
+        if seeds is None:
+            raise EnvironmentFault(
+                "a single episode cannot be begun anew in a vector environment of your own: let its episodes end "
+                "before --eval-limit"
+            )
+        return self.env.reset(seed=int(np.random.SeedSequence(seeds).generate_state(1)[0]))[0]
 
 
 def ids() -> list[str]:
@@ -80,4 +102,4 @@ def _extra(env: str) -> str:
     return next((f" (or: {install(extra)})" for extra in extras), "")
 
 
-OTHERS = Family(knows=lambda _: True, names=ids, preset=_preset, make=make)
+OTHERS = Family(knows=lambda _: True, names=ids, preset=_preset, make=make, options=("env_kwargs",))

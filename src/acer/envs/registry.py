@@ -13,7 +13,7 @@ from acer.envs.batch import EnvBatch
 from acer.envs.control import CONTROL
 from acer.envs.family import Family
 from acer.envs.guests import House, hosted, is_ours
-from acer.envs.others import OTHERS, UNKNOWN, EnvMaker
+from acer.envs.others import OTHERS, UNKNOWN, EnvMaker, OwnBatch, vector_class
 from acer.envs.spaces import ActionSpec, ObservationSpec
 from acer.envs.suite import SUITE
 from acer.errors import EnvironmentFault, described
@@ -81,11 +81,11 @@ def _named(env: str | EnvMaker) -> Iterator[None]:
 
 def spaces_of(env: str | EnvMaker, **options: Any) -> tuple[ObservationSpec, ActionSpec]:
     """What the environment observes and takes."""
-    if family_of(env).batch is not None:
+    if family_of(env).batch is not None or vector_class(env) is not None:
         batch = make_batch(env, 1, **options)
         batch.close()
         return batch.observation, batch.action
-    one = make_one(env, **options)
+    one = make_one(env, **options.get("env_kwargs", {}))
     with hosted(f"cannot use environment {env!r}"):
         spaces = ObservationSpec(one.observation_space), ActionSpec(one.action_space)
         one.close()
@@ -103,10 +103,16 @@ def make_batch(env: str | EnvMaker, count: int, workers: bool = False, threads: 
         with _named(env):
             return batch(env, count, threads, **options)
     name = env if isinstance(env, str) else getattr(env, "__name__", "environment")
+    kwargs = options.get("env_kwargs", {})
+    many = vector_class(env)
+    if many is not None:
+        with _named(env):
+            return OwnBatch(many(num_envs=count, **kwargs), name)
+    maker = partial(make_one, env, **kwargs)
     if workers:
         with hosted(f"cannot close environment {env!r}"):
-            make_one(env).close()
-    return EnvBatch.of([partial(make_one, env)] * count, name, workers)
+            maker().close()
+    return EnvBatch.of([maker] * count, name, workers)
 
 
 def _suggestion(env: str) -> str:

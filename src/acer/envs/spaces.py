@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from acer.errors import EnvironmentFault
+from acer.errors import EnvironmentFault, SettingsError
 
 SMALLEST_IMAGE = 36  # pixels a side that the paper's three convolutions need
 
@@ -71,6 +71,10 @@ class ObservationSpec:
         """What a saved model remembers of it."""
         return f"{self.dtype}{list(self.shape)}"
 
+    def check(self, raw: Any) -> None:
+        """Refuses what is neither one observation nor a batch of them, and numbers that are not finite."""
+        _check_part(self.space, raw, "")
+
     def holds(self, raw: Any) -> bool:
         """Whether `raw` is one observation rather than a batch of them."""
         space, value = self.space, raw
@@ -101,8 +105,8 @@ class ActionSpec:
             )
         if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
             raise EnvironmentFault(
-                f"action space {space} has no finite bounds; wrap the environment so that they are finite "
-                "(gymnasium.wrappers.RescaleAction)"
+                f"action space {space} has no finite bounds; give it some that suit: gymnasium.wrappers.TransformAction"
+                f"(env, lambda action: action, gymnasium.spaces.Box(-1, 1, {space.shape}, {space.dtype}))"
             )
 
     @property
@@ -191,6 +195,30 @@ def _check_supported(space: gym.Space[Any], what: str) -> None:
             f"{what} space {space} is not supported; acer takes Box, Discrete, MultiBinary, MultiDiscrete, "
             "and Dict or Tuple of those"
         )
+
+
+def _check_part(space: gym.Space[Any], raw: Any, where: str) -> None:
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, part in parts:
+            try:
+                value = raw[key]
+            except (KeyError, IndexError, TypeError):
+                raise SettingsError(f"the observation has no part {key!r}; the environment's is {space}") from None
+            _check_part(part, value, f"{where}[{key!r}]")
+        return
+    try:
+        array = np.asarray(raw)
+    except ValueError:
+        raise SettingsError(f"observation{where} is not one array: {raw!r:.80}") from None
+    if array.dtype.kind not in "biuf":
+        raise SettingsError(f"observation{where} holds no numbers: {raw!r:.80}")
+    shape = space.shape or ()
+    if array.shape[array.ndim - len(shape) :] != shape or array.ndim - len(shape) not in (0, 1):
+        wanted = f"{shape}, or (n, {', '.join(map(str, shape))})" if shape else "(), or (n,)"
+        raise SettingsError(f"observation{where} has shape {array.shape}; the environment's has {wanted}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise SettingsError(f"observation{where} has NaN or infinity")
 
 
 def _flat_size(space: gym.Space[Any]) -> int:

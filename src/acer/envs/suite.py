@@ -21,4 +21,6 @@ def make(name: str, **kwargs: Any) -> gym.Env[Any, Any]:
     return gym.make(name, **kwargs)
 
 
-SUITE = Family(knows=lambda name: name.startswith(PREFIX), preset=lambda _: "control", make=make)
+SUITE = Family(
+    knows=lambda name: name.startswith(PREFIX), preset=lambda _: "control", make=make, options=("env_kwargs",)
+)

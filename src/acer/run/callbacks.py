@@ -1,9 +1,10 @@
 """Callbacks: the user's own code at the three moments of a run that matter, and what it sees of the run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from acer.config import Config
+from acer.errors import SettingsError
 from acer.learner.actor_learner import Report
 from acer.run.evaluation import Evaluation
 
@@ -75,3 +76,35 @@ class Callback:
 
 Call = Callable[[str, Any], None]
 """Tells the callbacks of a moment: its method's name, and what there is to tell."""
+
+
+class _Function(Callback):
+    """A function that is called after each rollout."""
+
+    def __init__(self, function: Callable[[RunView, Report], Any]) -> None:
+        self.function = function
+
+    def on_rollout(self, run: RunView, report: Report) -> bool | None:
+        ends: bool | None = self.function(run, report)
+        return ends
+
+
+Callbacks = Callback | Callable[[RunView, Report], Any] | Sequence[Any] | None
+
+
+def as_callbacks(given: Callbacks) -> list[Callback]:
+    """One callback, one function or several of them, as a list."""
+    if given is None:
+        return []
+    many = given if isinstance(given, list | tuple) else [given]
+    return [_as_callback(one) for one in many]
+
+
+def _as_callback(given: Any) -> Callback:
+    if isinstance(given, Callback):
+        return given
+    if isinstance(given, type):
+        raise SettingsError(f"{given.__name__} is a class: give an instance, {given.__name__}()")
+    if not callable(given):
+        raise SettingsError(f"{given!r} is no callback: give an acer.Callback, or a function of the run and a report")
+    return _Function(given)

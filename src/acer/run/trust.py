@@ -5,6 +5,8 @@ its cluster, its device and its numbers of processes are not. A file's word for 
 flags that would allow it.
 """
 
+import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -53,7 +55,8 @@ def admit_file(where: Path, settings: Mapping[str, Any], given: Mapping[str, Any
 
 def without_outward(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A file's settings for playing its model here: not with the home, devices and processes that it trained with."""
-    return {name: value for name, value in settings.items() if name == "env" or OUTWARD.get(name, _always)(settings)}
+    same = ("env", "env_kwargs")  # it is the same environment
+    return {name: value for name, value in settings.items() if name in same or OUTWARD.get(name, _always)(settings)}
 
 
 def _always(settings: Mapping[str, Any]) -> bool:
@@ -71,6 +74,10 @@ def outward_flags(settings: Mapping[str, Any]) -> str:
 
 
 def flags_of(settings: Mapping[str, Any], names: list[str]) -> str:
-    return " ".join(
-        flag_name(name) if settings[name] is True else f"{flag_name(name)} {settings[name]}" for name in names
-    )
+    return " ".join(_flag(name, settings[name]) for name in names)
+
+
+def _flag(name: str, value: Any) -> str:
+    if isinstance(value, dict):
+        value = " ".join(shlex.quote(f"{key}={json.dumps(of)}") for key, of in value.items())
+    return flag_name(name) if value is True else f"{flag_name(name)} {value}"

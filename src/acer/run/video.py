@@ -66,7 +66,7 @@ def stage_of(source: str | EnvMaker, agent: Agent) -> "Stage":
         options = environment_options(dataclasses.replace(agent.config, env=str(source)))
         return Shown(make_batch(source, 1, **options), pictures(source, **options))
     try:
-        return _Rendered(make_one(source, render_mode="rgb_array"), agent)
+        return _Rendered(make_one(source, **agent.config.env_kwargs | {"render_mode": "rgb_array"}), agent)
     except EnvironmentFault as error:
         if "render_mode" not in str(error):
             raise
