@@ -549,3 +549,69 @@ def test_a_flag_counts_as_given_whatever_the_default_is(call):
     code, _, err = call("train", "CartPole-v1", "--algo", "a3c", "--replay-start", "1000")  # the preset's own number
     assert code == 2
     assert "--replay-start has no meaning here" in err
+
+
+def test_runs_are_numbered_unless_their_directory_is_named(call):
+    for name in ("CartPole-v1-acer-0", "CartPole-v1-acer-0-2", "CartPole-v1-acer-0-3"):
+        code, out, err = call("train", "CartPole-v1", *SHORT)
+        assert code == 0, err
+        assert f"runs/{name}:" in out and f"in runs/{name}" in err
+    code, _, err = call("train", "CartPole-v1", "--out", "runs/CartPole-v1-acer-0", *SHORT)
+    assert code == 2
+    assert "choose another --out" in err
+
+
+def test_without_a_terminal_there_is_a_line_at_each_row_of_the_log(call):
+    _, _, err = call("train", "CartPole-v1", "--out", "r", *SHORT)
+    rows = [int(row["steps"]) for row in tables.read(Path("r/progress.csv"))]
+    said = [line for line in err.splitlines() if " of 700 steps" in line]
+    assert len(said) in (len(rows), len(rows) - 1)  # the last row may be the run's end
+    assert all(f"{steps:,} of 700 steps" in line for steps, line in zip(rows, said, strict=False))
+    assert "steps/s" not in call("train", "CartPole-v1", "--out", "q", "--quiet", *SHORT)[2]
+
+
+def test_evaluations_of_endless_episodes_are_bounded_and_say_so(call):
+    pytest.importorskip("pygame", reason="CliffWalking needs the extra classic")
+    code, out, err = call("train", "CliffWalking-v1", "--out", "r", "--steps", "1000", "--eval-episodes", "2")
+    assert code == 0, err
+    assert "evaluating: 2 episodes of at most 2,000 steps" in err
+    assert "2 of 2 cut at 2,000 steps: --eval-limit" in err
+    assert "(1,000 and the rest of their trajectories)" in out
+    assert "2 of 2 cut" in call("eval", "r", "--episodes", "2")[2]
+
+
+def test_the_same_signal_twice_in_a_row_is_one(call):
+    command = [sys.executable, "-m", "acer", "train", "CartPole-v1", "--out", "r", "--steps", "100000000", *SHORT[2:]]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while "of 100,000,000 steps" not in process.stderr.readline():
+        assert process.poll() is None
+    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "acer resume r" in err and Path("r/checkpoints/LATEST").is_file()
+
+
+def test_what_an_environment_is_made_with_is_a_flag_and_goes_along(call):
+    flags = ["--env-kwargs", "goal_velocity=0.01", "--eval-limit", "10"]
+    code, _, err = call("train", "MountainCar-v0", "--out", "r", *flags, *SHORT)
+    assert code == 0, err
+    assert json.loads(Path("r/config.json").read_text())["env_kwargs"] == {"goal_velocity": 0.01}
+    assert call("eval", "r", "--episodes", "1")[0] == 0
+    for bad, message in (("goal_velocity", "takes name=value"), ("nonsense=1", "nonsense")):
+        code, _, err = call("train", "MountainCar-v0", "--env-kwargs", bad)
+        assert code == 2
+        assert message in err
+    code, _, err = call("train", "cheetah", "--env-kwargs", "a=1")
+    assert code == 2
+    assert "--env-kwargs has no meaning here" in err
+
+
+def test_an_id_that_a_module_registers_is_trained_by_its_name(call, monkeypatch):
+    monkeypatch.chdir(Path().absolute())
+    Path("simulator.py").write_text(
+        "import gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gymnasium.register('Mine-v0', CartPoleEnv, max_episode_steps=50)\n"
+    )
+    code, _, err = call("train", "simulator:Mine-v0", "--out", "r", *SHORT)
+    assert code == 0, err

@@ -48,8 +48,14 @@ def drive(training: "Training", out: Path, quiet: bool) -> int:
     result = "no episode ended"
     if training.state.meter.recent:
         result = f"return {training.state.meter.return_mean:,.1f} over the last episodes"
-    tell(f"{out}: {training.steps:,} steps in {training.state.progress.seconds:,.0f} s, {result}")
+    tell(f"{out}: {training.steps:,} steps{_beyond(training)} in {training.state.progress.seconds:,.0f} s, {result}")
     return 0
+
+
+def _beyond(training: "Training") -> str:
+    """Why there are more steps than were asked for, if there are."""
+    asked = training.config.steps
+    return f" ({asked:,} and the rest of their trajectories)" if training.steps > asked else ""
 
 
 # ------------------------------------------------------------------ models

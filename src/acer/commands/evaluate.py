@@ -6,7 +6,7 @@ import json
 
 from acer.commands.common import add_model_arguments, check_least, load, whole_flag
 from acer.commands.flags import Parser
-from acer.console import output_to_errors, say, tell
+from acer.console import output_to_errors, say, tell, warn
 
 
 def add_arguments(parser: Parser) -> None:
@@ -29,6 +29,8 @@ def run(args: argparse.Namespace) -> int:
         values = {"episodes": episodes, "mean": result.mean, "std": result.std, "returns": result.returns}
         tell(json.dumps(values))
     else:
+        if result.cut:
+            warn(f"the evaluation's figures are not of whole episodes{result.said_of_cut()}")
         tell(
             f"return {result.mean:,.1f} ± {result.std:,.1f}  "
             f"(least {min(result.returns):,.1f}, most {max(result.returns):,.1f})"

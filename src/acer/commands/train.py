@@ -52,7 +52,7 @@ def _add_own(parser: Parser, group: Any) -> None:
         type=Path,
         metavar="DIR",
         group=group,
-        help="Directory for the run: logs, checkpoints, curve; by default runs/ENV-ALGO-SEED.",
+        help="Directory for the run: logs, checkpoints, curve; by default runs/ENV-ALGO-SEED, numbered if it is taken.",
     )
     parser.flag(
         "--config",
@@ -78,10 +78,11 @@ def run(args: argparse.Namespace) -> int:
         trust.admit_file(args.config, file, given)
     config = combined(file, given)
 
-    out = args.out or Path("runs") / f"{_file_name(config.env)}-{config.algo}-{config.seed}"
-    where = out.absolute()  # an environment may change the directory
+    named = Path("runs") / f"{_file_name(config.env)}-{config.algo}-{config.seed}"
+    where = (args.out or named).absolute()  # an environment may change the directory
     training = Training(config)
-    training.begin(where)
+    taken = training.begin(where, numbered=args.out is None)
+    out = args.out or named.with_name(taken.name)
     say(
         f"Training {config.algo} on {config.env} for {config.steps:,} steps "
         f"(preset {config.preset}, seed {config.seed}) in {out}"

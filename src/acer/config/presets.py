@@ -9,7 +9,7 @@ PRESETS: dict[str, Preset] = {
     "classic": {
         "any": {"learning_rate": 7e-4, "learning_rate_decay": "linear", "rmsprop_epsilon": 1e-5, "hidden": (64, 64),
                 "shared_torso": False, "replay_capacity": 5_000, "replay_start": 1_000, "trajectory_length": 20,
-                "trajectories_per_update": 4, "max_gradient_norm": 10.0},
+                "trajectories_per_update": 4, "max_gradient_norm": 10.0, "eval_limit": 2_000},
         "discrete": {"reward_scale": 0.03, "entropy_weight": 0.001, "truncation": 10.0, "alpha": 0.99, "delta": 1.0},
         "continuous": {"reward_scale": 0.01, "entropy_weight": 0.0, "truncation": 5.0, "alpha": 0.995, "delta": 0.1,
                        "sigma": 0.3, "normalize_observations": True, "on_policy": False},

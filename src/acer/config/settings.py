@@ -102,7 +102,8 @@ class Config:
     """Where the other settings come from: games, control tasks or small environments with our departures from the
     paper, or the paper as printed (docs/deviations.md)."""
     steps: int = setting(COMMON, 100_000, AT_LEAST_1)
-    """Environment steps to train for, over all environments (ours)."""
+    """Environment steps to train for, over all environments; the run ends with the trajectories that reach them
+    (ours)."""
     seed: int = setting(COMMON, 0, NOT_NEGATIVE)
     """The one seed from which every random stream is spawned (ours)."""
 
@@ -297,7 +298,8 @@ class Config:
     eval_policy: Literal["mode", "sampled"] = setting(RECORDS, "mode")
     """How a run's own evaluations act: the most likely action, or one drawn from the policy as in training (ours)."""
     eval_limit: int = setting(RECORDS, 27_000, AT_LEAST_1)
-    """Steps after which an evaluation's episode is cut, for environments that need not end (ours; Atari's cap)."""
+    """Steps after which an evaluation's episode is cut, for environments that need not end; what was cut is said (ours;
+    27,000 is Atari's cap)."""
     checkpoint_every: int = setting(RECORDS, 0, NOT_NEGATIVE)
     """Steps between checkpoints, 0 for none by steps; there is always one at the end (ours)."""
     checkpoint_minutes: float = setting(RECORDS, 5.0, NOT_NEGATIVE)

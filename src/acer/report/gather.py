@@ -239,7 +239,7 @@ def _guess(name: str, folder: str) -> dict[str, Any]:
 
     A name that does not begin with an environment's stands for a trial of what its directory is called.
     """
-    rest = re.compile(rf"(?:-(?P<algo>{'|'.join(map(re.escape, ALGORITHMS))}))?(?:-(?P<seed>\d+))?")
+    rest = re.compile(rf"(?:-(?P<algo>{'|'.join(map(re.escape, ALGORITHMS))}))?(?:-(?P<seed>\d+)(?:-\d+)?)?")
     for env_in_name, env in _names():
         if name.startswith(env_in_name) and (match := rest.fullmatch(name.removeprefix(env_in_name))):
             return {"env": env} | {key: value for key, value in match.groupdict().items() if value}

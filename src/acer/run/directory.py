@@ -1,5 +1,6 @@
 """A run's directory: taken for a new run, taken up again, and ours alone while we write there."""
 
+import itertools
 from pathlib import Path
 from typing import Self
 
@@ -9,6 +10,10 @@ from acer.run import store
 from acer.run.files import Directory
 from acer.run.logs import put_aside
 from acer.run.store import CHECKPOINTS, CONFIG
+
+
+class DirectoryInUse(SettingsError):
+    """A directory that is somebody else's."""
 
 
 class RunDirectory:
@@ -29,16 +34,26 @@ class RunDirectory:
             run.files.recover(CONFIG)
             if run.files.names():
                 hint = f"; to go on with it: acer resume {path}" if run.files.is_file(CONFIG) else ""
-                raise SettingsError(f"{path} exists and is not empty: choose another --out{hint}")
+                raise DirectoryInUse(f"{path} exists and is not empty: choose another --out{hint}")
             run.files.replace(CONFIG, to_json(config).encode())
         except (FileExistsError, NotADirectoryError):
-            raise SettingsError(f"{path} exists and is not empty: choose another --out") from None
+            raise DirectoryInUse(f"{path} exists and is not empty: choose another --out") from None
         except OSError as error:
             raise SettingsError(f"cannot write to {path}: {error.strerror}; choose another --out") from None
         except BaseException:
             run.release()
             raise
         return run
+
+    @classmethod
+    def create_next(cls, path: Path, config: Config) -> Self:
+        """Takes `path` for a new run, or the first of path-2, path-3, … that nobody uses."""
+        for number in itertools.count(1):
+            try:
+                return cls.create(path if number == 1 else path.with_name(f"{path.name}-{number}"), config)
+            except DirectoryInUse:
+                continue
+        raise AssertionError  # there is always another number
 
     @property
     def files(self) -> Directory:
@@ -53,7 +68,7 @@ class RunDirectory:
         files = Directory.open(self.path)
         if not files.lock():
             files.close()
-            raise SettingsError(f"another process is training in {self.path}: wait for it, or stop it")
+            raise DirectoryInUse(f"another process is training in {self.path}: wait for it, or stop it")
         version = store.version(files)
         if self._version not in (None, version):
             files.close()

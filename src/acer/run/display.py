@@ -64,6 +64,7 @@ class Display(Live):
             console=errors,
             disable=not (shown and errors.is_terminal),
         )
+        self._shown, self._total = shown, total
         self._task: TaskID = self._progress.add_task(name, total=total, completed=done, episode_return="…", speed="")
         self._members: list[TaskID] = []
 
@@ -84,7 +85,13 @@ class Display(Live):
         text = "…" if math.isnan(episode_return) else f"{episode_return:,.1f}"
         self._progress.update(task, episode_return=text, speed=f"{speed:,.0f} steps/s{more}", **fields)  # type: ignore[arg-type]
 
+    def log(self, steps: int, episode_return: float, speed: float) -> None:
+        """Where there is no terminal to draw on, a line at each row of the log."""
+        if self._progress.disable:
+            text = "no episode yet" if math.isnan(episode_return) else f"return {episode_return:,.1f}"
+            self.say(f"{steps:>12,} of {self._total:,} steps  {text}  {speed:,.0f} steps/s")
+
     def say(self, line: str) -> None:
-        """A line above the bar, on a terminal only."""
-        if not self._progress.disable:
-            self._progress.console.print(line, highlight=False)
+        """A line above the bar, or into the log."""
+        if self._shown:
+            self._progress.console.print(line, highlight=False, markup=False, soft_wrap=True)

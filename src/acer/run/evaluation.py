@@ -18,6 +18,8 @@ class Evaluation:
     returns: list[float]
     lengths: list[int]
     deterministic: bool  # mode action, or sampled
+    cut: int = 0  # episodes that did not end within `limit` steps
+    limit: int = 0
 
     @property
     def mean(self) -> float:
@@ -26,6 +28,10 @@ class Evaluation:
     @property
     def std(self) -> float:
         return float(np.std(self.returns))
+
+    def said_of_cut(self) -> str:
+        """What has to be said of episodes that were cut; empty if none was."""
+        return f" ({self.cut} of {len(self.returns)} cut at {self.limit:,} steps: --eval-limit)" if self.cut else ""
 
     def row(self) -> dict[str, Any]:
         """As eval.csv has it."""
@@ -59,7 +65,7 @@ def evaluate(
     x: NDArray[Any] = env.reset([int(seed) for seed in env_seeds.generate_state(env.count) >> 1])
     alive = np.ones(env.count, np.bool_)
     returns, lengths = np.zeros(env.count), np.zeros(env.count, np.int64)
-    finished: list[list[tuple[float, int]]] = [[] for _ in range(env.count)]
+    finished: list[list[tuple[float, int, bool]]] = [[] for _ in range(env.count)]
     while any(len(done) < share for done, share in zip(finished, quota, strict=True)):
         if interrupted():
             raise KeyboardInterrupt
@@ -72,9 +78,10 @@ def evaluate(
         alive = ~step.ends_episode
         too_long = alive & (lengths >= limit)
         for i in np.flatnonzero(step.ends_episode | too_long):
-            finished[i].append((float(returns[i]), int(lengths[i])))
+            finished[i].append((float(returns[i]), int(lengths[i]), bool(too_long[i])))
             returns[i], lengths[i] = 0.0, 0
         if too_long.any():
             x = env.restart(too_long)
     kept = [episode for done, share in zip(finished, quota, strict=True) for episode in done[:share]]
-    return Evaluation([r for r, _ in kept], [n for _, n in kept], deterministic)
+    cut = sum(is_cut for _, _, is_cut in kept)
+    return Evaluation([r for r, _, _ in kept], [n for _, n, _ in kept], deterministic, cut, limit)

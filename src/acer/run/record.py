@@ -36,11 +36,12 @@ class Record:
             self.logs.episodes(report.total, report.episodes)
             self.call("on_rollout", report)
 
-    def row_if_due(self) -> None:
+    def row_if_due(self, speed: float) -> None:
         """The next row of progress.csv, if it is time."""
         progress, steps = self.state.progress, self.state.steps
         if steps - progress.row_at >= self.state.config.log_every:
             self.logs.progress(self.state.row())
+            self.display.log(steps, self.state.meter.return_mean, speed)
             progress.row_at, progress.row_seconds = steps, progress.seconds
 
     def last_row(self) -> None:
@@ -63,7 +64,7 @@ class Record:
             progress.evaluations = before
         row = {"steps": self.state.steps, "seconds": progress.seconds, **result.row()}
         self.logs.evaluation(row, final)
-        said = f"evaluation ({row['policy']}) {result.mean:,.1f} ± {result.std:,.1f}"
+        said = f"evaluation ({row['policy']}) {result.mean:,.1f} ± {result.std:,.1f}{result.said_of_cut()}"
         self.display.say(f"{self.state.steps:>12,} steps  {said}")
         if final or result.mean <= progress.best:
             return False
@@ -72,6 +73,9 @@ class Record:
 
     def last_evaluation(self) -> None:
         """The one at the end of a run."""
+        config = self.state.config
+        most = f"{config.eval_episodes} episodes of at most {config.eval_limit:,} steps"
+        self.display.say(f"{self.state.steps:>12,} steps  evaluating: {most}")
         try:
             self.evaluation(final=True)
         except EnvironmentFault as error:

@@ -79,15 +79,20 @@ class Training:
         self.state.set_config(from_dict(vars(self.config) | {"steps": steps}))
         self._extended = True
 
-    def begin(self, directory: Path) -> None:
-        """Takes an empty directory for a new run; a mistake leaves nothing behind."""
+    def begin(self, directory: Path, numbered: bool = False) -> Path:
+        """Takes an empty directory for a new run, and says which; a mistake leaves nothing behind.
+
+        numbered: one that is in use gives way to the next, directory-2, directory-3, …
+        """
         self._open_workers()
+        create = RunDirectory.create_next if numbered else RunDirectory.create
         try:
-            self.files = RunDirectory.create(directory, self.config)
+            self.files = create(directory, self.config)
         except SettingsError:
             self._end_workers()
             raise
         self.state.progress.best = saved.Progress().best
+        return self.files.path
 
     def load(self, loaded: Checkpoint) -> None:
         """Takes over the whole run: learner, counters, replay memory, unfinished episodes."""
@@ -155,7 +160,7 @@ class Training:
                 new, checked = self.steps - checked, self.steps
                 speed = (self.steps - first) / (now - began)
                 record.display.show(self.steps, self.state.meter.return_mean, speed, workers.members, workers.note)
-                record.row_if_due()
+                record.row_if_due(speed)
                 progress.evaluation_due = due(config.eval_every, self.steps, new)
                 best = progress.evaluation_due and record.evaluation()
                 by_time = config.checkpoint_minutes and now - last_save >= 60 * config.checkpoint_minutes
