@@ -14,7 +14,7 @@ import pytest
 
 from acer import ACER
 from acer.config import PRESETS, SETTINGS, flag_name
-from acer.run import state, tables
+from acer.run import plots, state, tables
 from acer.run.files import Directory
 
 SHORT = ["--steps", "700", "--log-every", "200", "--hidden", "16", "--eval-episodes", "3", "--replay-start", "320"]
@@ -615,3 +615,12 @@ def test_an_id_that_a_module_registers_is_trained_by_its_name(call, monkeypatch)
     )
     code, _, err = call("train", "simulator:Mine-v0", "--out", "r", *SHORT)
     assert code == 0, err
+
+
+def test_plot_draws_the_seeds_of_one_agent_as_one(run, call):
+    runs = {"one": [], "two": ["--seed", "1"], "fast": ["--learning-rate", "1e-3"]}
+    for name, flags in runs.items():
+        assert call("train", "--config", run / "config.json", "--out", name, "--quiet", *flags)[0] == 0
+    groups = plots.by_agent([Path(name) for name in runs])
+    assert list(groups.values()) == [[Path("one"), Path("two")], [Path("fast")]]
+    assert call("plot", *runs, "--output", "c.svg")[0] == 0

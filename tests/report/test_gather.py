@@ -97,6 +97,23 @@ def test_agents_of_one_algorithm_are_with_unique_names_by_what_makes_them_others
     assert made(tmp_path)["agents"] == ["tis", "acer, replay ratio 0", "acer, replay ratio 4"]
 
 
+def test_runs_with_other_settings_or_lengths_are_other_agents_and_seeds_are_not(tmp_path):
+    for i, (rate, steps) in enumerate([(1e-3, 100), (1e-3, 100), (1e-4, 100), (1e-3, 200)]):
+        write_run(tmp_path / f"run-{i}", seed=i, settings={"learning_rate": rate, "steps": steps, "log_every": i})
+    assert [run["agent"] for run in made(tmp_path)["runs"]] == [
+        "acer, steps 100, learning rate 0.001",
+        "acer, steps 100, learning rate 0.001",
+        "acer, steps 100, learning rate 0.0001",
+        "acer, steps 200, learning rate 0.001",
+    ]
+
+
+def test_agents_that_differ_late_in_a_long_name_stay_apart(tmp_path):
+    for i, kwargs in enumerate(("a" * 200, "a" * 199 + "b")):
+        write_run(tmp_path / f"run-{i}", settings={"torso": kwargs})
+    assert len(set(made(tmp_path)["agents"])) == 2
+
+
 def test_an_experiments_agents_have_its_names(tmp_path):
     """Pong's agents differ in their ratios, which has nothing to do with the fish's."""
     for env, method, ratio in (("pong", "acer-0", 0), ("pong", "acer-4", 4), ("fish", "acer", 4)):

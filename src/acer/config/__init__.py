@@ -12,11 +12,12 @@ from acer.config.checks import check_names, defaults, from_dict, validate
 from acer.config.files import read_file, to_json
 from acer.config.presets import PRESETS
 from acer.config.setting import Setting, flag_name
-from acer.config.settings import SETTINGS, Config, descriptions
+from acer.config.settings import AGENT_SETTINGS, SETTINGS, Config, descriptions
 from acer.config.shares import environment_options, options_for, team_size, teams, threads_of
 from acer.config.wording import in_python, speaking_python
 
 __all__ = [
+    "AGENT_SETTINGS",
     "ALGORITHMS",
     "PRESETS",
     "SETTINGS",

@@ -329,3 +329,11 @@ def descriptions() -> dict[str, str]:
 
 SETTINGS = declared(Config)
 """The declarations by name, in the order of the fields."""
+
+NOT_THE_AGENTS = ("env", "algo", "preset", "seed", "workers", "threads", "device", "precision", "ray_address",
+                  "cpus_per_actor")  # fmt: skip
+AGENT_SETTINGS = tuple(
+    name for name, of in SETTINGS.items() if of.group not in (RECORDS, FAULTS) and name not in NOT_THE_AGENTS
+)
+"""Settings that make another agent of the same algorithm, where runs on one environment differ in them: all but the
+seed, and how a run is computed and recorded."""

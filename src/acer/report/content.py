@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acer import __version__
-from acer.config import ALGORITHMS, descriptions
+from acer.config import AGENT_SETTINGS, ALGORITHMS, descriptions
 from acer.errors import SettingsError
 from acer.learner.metrics import CHARTS
 from acer.report.gather import Columns, Evaluation, MediaFile, ReportFiles, ReportRun
@@ -25,8 +25,9 @@ ALL_NUMBERS = 1_500_000  # of all curves together: about 12 MB of text
 LARGEST_FILE = 8 << 20  # bytes of a picture or film
 ALL_FILES = 48 << 20
 
-AGENT_SETTINGS = ("replay_ratio", "on_policy", "returns", "trust_region", "delta_unit", "statistic")
-"""Settings that make another agent of the same algorithm, where runs on one environment differ in them."""
+FIRST = ("replay_ratio", "on_policy", "returns", "trust_region", "delta_unit", "statistic")
+TELLING = (*FIRST, *(name for name in AGENT_SETTINGS if name not in FIRST))
+"""Settings that tell agents of the same algorithm apart, those that say most first."""
 
 KINDS = {".png": "image/png", ".svg": "image/svg+xml", ".mp4": "video/mp4"}
 
@@ -124,19 +125,45 @@ def split_settings(settings: Sequence[dict[str, str]]) -> tuple[dict[str, str], 
 
 def agent_names(runs: Sequence[ReportRun]) -> list[str]:
     """Each run's agent: what its file calls it, or its algorithm with the settings that tell it from its like."""
-    of_env: dict[tuple[str, str, str], set[str]] = {}  # environment, algorithm, setting: its values
+    alike: dict[tuple[str, str], list[ReportRun]] = {}
     for run in runs:
-        for name in AGENT_SETTINGS:
-            if name in run.settings:
-                of_env.setdefault((run.env, run.algo, name), set()).add(shown(run.settings[name]))
-    told_apart = {(algo, name) for (_, algo, name), values in of_env.items() if len(values) > 1}
+        alike.setdefault((run.env, run.algo), []).append(run)
+    told_apart = {(algo, name) for (_, algo), of in alike.items() for name in _telling(of)}
 
     def agent(run: ReportRun) -> str:
-        names = [name for name in AGENT_SETTINGS if (run.algo, name) in told_apart and name in run.settings]
+        names = [name for name in TELLING if (run.algo, name) in told_apart and name in run.settings]
         words = [f"{name.replace('_', ' ')} {shown(run.settings[name])}" for name in names]
-        return shorten(", ".join([run.algo, *words]), 80)
+        return ", ".join([run.algo, *words])
 
-    return [shorten(run.agent, 80) or agent(run) for run in runs]
+    return _short_names([run.agent or agent(run) for run in runs])
+
+
+def _telling(runs: Sequence[ReportRun]) -> list[str]:
+    """Settings that tell apart all runs that differ as agents, as few as come first."""
+    groups, names = [list(runs)], []
+    for name in TELLING:
+        parts: list[list[ReportRun]] = []
+        for group in groups:
+            by_value: dict[str | None, list[ReportRun]] = {}
+            for run in group:
+                by_value.setdefault(shown(run.settings[name]) if name in run.settings else None, []).append(run)
+            parts += list(by_value.values()) if len(by_value.keys() - {None}) > 1 else [group]
+        if len(parts) > len(groups):
+            groups = parts
+            names.append(name)
+    return names
+
+
+def _short_names(names: Sequence[str], most: int = 80) -> list[str]:
+    """The names shortened; different ones stay different."""
+    short: dict[str, str] = {}
+    for name in names:
+        number, called = 1, shorten(name, most)
+        while name not in short and called in short.values():
+            number += 1
+            called = f"{shorten(name, most - 5)} ({number})"
+        short.setdefault(name, called)
+    return [short[name] for name in names]
 
 
 # ------------------------------------------------------------------ curves
