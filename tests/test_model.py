@@ -49,7 +49,7 @@ def test_every_algorithm_moves_both_networks_and_stays_finite(env, algo):
     assert torch.isfinite(home.theta).all()
     assert not torch.equal(home.theta, theta)
     assert not torch.equal(home.theta_a, average)
-    assert model._training.home.skipped == 0
+    assert model._training.state.home.skipped == 0
 
 
 @pytest.mark.parametrize(
@@ -122,11 +122,11 @@ def test_save_and_load(env, tmp_path):
 def test_resume_takes_learner_replay_streams_and_counters_along(tmp_path):
     model = ACER("Pendulum-v1", **SMALL).learn(700, out=tmp_path / "run")
     back = ACER.load(tmp_path / "run", resume=True)
-    a, b = model._training, back._training
+    a, b = model._training.state, back._training.state
     assert bits(model) == bits(back)
     for name in ("theta_a", "square"):
         assert torch.equal(getattr(a.agent.home, name), getattr(b.agent.home, name))
-    assert (a.steps, a.meter.state(), a.evaluations) == (b.steps, b.meter.state(), b.evaluations)
+    assert (a.steps, a.meter.state(), a.progress.evaluations) == (b.steps, b.meter.state(), b.progress.evaluations)
     (arrays, blocks), (same_arrays, same_blocks) = a.learner.replay.state(), b.learner.replay.state()
     assert blocks == same_blocks and arrays.keys() == same_arrays.keys()
     assert all(np.array_equal(array, same_arrays[name]) for name, array in arrays.items())
