@@ -6,13 +6,13 @@ PyTorch, NumPy and Python keep for everybody. What cannot be undone ends the run
 
 import os
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-import torch
 
 from acer.errors import EnvironmentFault, SecondSignal, described
 
@@ -24,8 +24,11 @@ class House:
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._grad, self._dtype = torch.is_grad_enabled(), torch.get_default_dtype()
-        self._threads = torch.get_num_threads()
+        # PyTorch as it is, or as it will be when it is loaded: help and lists of names come without it.
+        torch = sys.modules.get("torch")
+        self._grad: bool = torch.is_grad_enabled() if torch else True
+        self._dtype: str = str(torch.get_default_dtype()) if torch else "torch.float32"
+        self._threads: int | None = torch.get_num_threads() if torch else None
         self._errors = np.geterr()
         self._filters = warnings.filters[:]
 
@@ -33,11 +36,12 @@ class House:
         """Puts back what the guest has changed. Its own copy of this process, if it forked, ends here."""
         if os.getpid() != self._pid:
             os._exit(0)
-        if torch.is_grad_enabled() != self._grad:
+        torch = sys.modules.get("torch")
+        if torch and torch.is_grad_enabled() != self._grad:
             torch.set_grad_enabled(self._grad)
-        if torch.get_default_dtype() != self._dtype:
-            torch.set_default_dtype(self._dtype)
-        if torch.get_num_threads() != self._threads:
+        if torch and str(torch.get_default_dtype()) != self._dtype:
+            torch.set_default_dtype(getattr(torch, self._dtype.removeprefix("torch.")))
+        if torch and self._threads and torch.get_num_threads() != self._threads:
             torch.set_num_threads(self._threads)
         if np.geterr() != self._errors:
             np.seterr(**self._errors)
