@@ -1,10 +1,10 @@
-"""What is left of the gain on a trained agent's own replay: results/bench/atari_reuse.csv, a row for each run
+"""What an update costs with and without reuse of patches, and what share is distinct: results/bench/atari_reuse.csv
 
-    python benchmarks/atari_reuse.py RUN…
+    python benchmarks/atari_reuse.py pong breakout seaquest beam_rider RUN…
 
-RUN is the directory of a game's run, or a copy of one that still goes on. Draws trajectories from its replay memory and
-makes the same updates with every patch and with the distinct ones, alternating, by the processor's time in one thread,
-which other work on the machine disturbs little. A row that is there is measured anew.
+A game's name stands for an agent that has not learnt, a directory for a run and its own replay memory (copy the
+directory of a run that still goes on). Makes the same updates both ways, alternating, by the processor's time in one
+thread, which other work on the machine disturbs little. A row that is there is measured anew.
 """
 
 import csv
@@ -18,8 +18,11 @@ import numpy as np
 import torch
 
 from acer import ACER
+from acer.bench.atari import settings
+from acer.envs.scores import GAMES
 from acer.learner import optimizer
 from acer.learner.actor_learner import ActorLearner
+from acer.learner.networks import faster_precision
 from acer.learner.update import Batch, update
 from acer.machine import keep_memory
 from acer.run.training import Training
@@ -42,14 +45,28 @@ def milliseconds(learner: ActorLearner, batch: Batch) -> float:
     return 1000 * (time.process_time() - began)
 
 
-def row(run: Path) -> list[object]:
+def untrained(game: str) -> ActorLearner:
+    """One whose memory has 400 steps of each of 16 games that it played at random."""
+    learner = Training(settings(faster_precision(torch.device("cpu")), game, threads=1)).learner
+    for _ in range(20):
+        trajectory, _ = learner.rollout.collect(learner._act)
+        learner.replay.add(trajectory)
+        learner.agent.observe(trajectory)
+    return learner
+
+
+def trained(run: str) -> ActorLearner:
+    model = ACER.load(run, resume=True)
+    model.close()
+    return model._training.learner
+
+
+def row(which: str) -> list[object]:
     torch.set_num_threads(1)
     keep_memory()
+    learner = untrained(which) if which in GAMES else trained(which)
     learners = {}
     for way in ("never", "auto"):
-        model = ACER.load(run, resume=True)
-        learner = model._training.learner
-        model.close()
         own = Training(dataclasses.replace(learner.config, reuse=way, threads=1)).learner
         for name in ("theta", "theta_a", "square"):
             getattr(own.agent.home, name).copy_(getattr(learner.agent.home, name))
@@ -67,12 +84,14 @@ def row(run: Path) -> list[object]:
                 times[way].append(took)
         shares.append(learners["auto"].agent.network.encoder.distinct)
     config = learner.config
-    with (run / "progress.csv").open(newline="") as file:
-        last = list(csv.DictReader(file))[-1]
+    score = ""
+    if which not in GAMES:
+        with (Path(which) / "progress.csv").open(newline="") as file:
+            score = list(csv.DictReader(file))[-1]["return_mean"]
     ratio = statistics.median(a / b for a, b in zip(times["never"], times["auto"], strict=True))
     tenths = statistics.quantiles(shares[3:], n=10)
     numbers = [statistics.fmean(shares[3:]), tenths[0], tenths[-1], *(statistics.median(times[w]) for w in learners)]
-    return [run.name, config.env, config.precision, learner.steps, last["return_mean"], UPDATES,
+    return [which, config.env, config.precision, learner.steps, score, UPDATES,
             *(round(number, 3) for number in numbers), round(ratio, 3)]  # fmt: skip
 
 
@@ -81,9 +100,9 @@ def main() -> None:
     if FILE.exists():
         with FILE.open(newline="") as file:
             found = {old[0]: old for old in list(csv.reader(file))[1:]}
-    for run in map(Path, sys.argv[1:]):
-        found[run.name] = row(run)
-        print(*found[run.name], sep="\t", flush=True)
+    for which in sys.argv[1:]:
+        found[which] = row(which)
+        print(*found[which], sep="\t", flush=True)
         write(FILE, COLUMNS, found.values())
 
 
