@@ -18,7 +18,7 @@ from acer.envs.atari import ATARI, AtariBatch, emulators
 from acer.errors import EnvironmentFault, SettingsError
 from acer.learner.actor_learner import ActorLearner
 from acer.learner.replay import Replay
-from acer.learner.rollout import Rollout
+from acer.learner.rollout import FIELDS, Rollout
 from acer.run.training import Training
 from acer.run.video import Shown
 
@@ -287,10 +287,10 @@ def test_replay_gives_back_real_frames_bit_for_bit_across_episode_ends():
     assert sum(map(len, replay._blocks)) / 4_000 < 250  # bytes a step, of 28,224
     copy = Replay(capacity=1_000, length=20, environments=4)
     arrays, blocks = replay.state()
-    parts = {name: np.moveaxis(value, 1, 0) for name, value in vars(stored[0]).items()}
+    parts = {name: np.moveaxis(getattr(stored[0], name), 1, 0) for name in FIELDS}
     copy.restore(arrays, b"".join(blocks), {name: (part.shape[1:], part.dtype) for name, part in parts.items()})
     one, other = (r.sample(np.random.default_rng(3), 32) for r in (replay, copy))
-    assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in vars(one))
+    assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in FIELDS)
     batch.close()
 
 

@@ -49,7 +49,7 @@ def check_writable(output: Path) -> None:
 
 def _check_replaceable(parent: Directory, output: Path) -> None:
     """A file, a link or nothing may have the name: /dev/null, a pipe and a directory stay what they are."""
-    if parent.is_directory(output.name):
+    if output.name in ("", "..") or parent.is_directory(output.name):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if parent.exists(output.name) and not (parent.is_file(output.name) or output.is_symlink()):
         raise SettingsError(f"cannot write {output}: it is not a regular file")

@@ -36,9 +36,10 @@ class Table:
     def _kept(self, rows: int) -> list[bytes]:
         """The first rows of the file, as it has them, up to one that a power cut has torn or filled with zeros."""
         header, *lines = whole_lines(self.directory.read(self.name, LARGEST))[: rows + 1] or [b""]
+        parsed = parse(b"".join([header, *lines]), self.path)  # what is damaged otherwise is refused
         if header == self._text([], header=True):
             return lines
-        return [self._text([row]) for row in parse(b"".join([header, *lines]), self.path)]  # a version's other columns
+        return [self._text([row]) for row in parsed]  # a version's other columns
 
     def add(self, *rows: dict[str, Any]) -> None:
         formatted = [
