@@ -331,7 +331,7 @@ def test_precision_is_that_of_the_torso_only(precision):
 
 
 def test_a_precision_without_convolutions_is_refused():
-    with pytest.raises(SettingsError, match="bfloat16 is for convolutions"):
+    with pytest.raises(SettingsError, match="precision='bfloat16' is for convolutions"):
         ACER("CartPole-v1", precision="bfloat16")
 
 

@@ -41,6 +41,13 @@ class ACER:
         self._training = training
         self._rng = np.random.default_rng(np.random.SeedSequence(training.config.seed).spawn(4)[3])
 
+    @classmethod
+    def of(cls, training: Training) -> Self:
+        """The agent of a run."""
+        model = cls.__new__(cls)
+        model._adopt(training)
+        return model
+
     @property
     def config(self) -> Config:
         """The settings, all of them."""
@@ -171,17 +178,14 @@ class ACER:
             if name not in trust.OUTWARD:
                 raise SettingsError(f"load takes no {name!r}; it takes {', '.join(trust.OUTWARD)}")
         source = None if env is None else source_of(env).env
-        model = cls.__new__(cls)
         if resume:
             run = store.run_of(Path(path))
             directory = run if (run / store.CONFIG).is_file() else None
             training = opening.resume(Path(path), source, directory, outward)
             if training.files is not None:
                 training.files.release()  # until `learn`, which looks whether it has moved on
-            model._adopt(training)
-        else:
-            model._adopt(opening.load(Path(path), source, outward, best))
-        return model
+            return cls.of(training)
+        return cls.of(opening.load(Path(path), source, outward, best))
 
     def close(self) -> None:
         """Ends the environments."""

@@ -89,6 +89,7 @@ def load(args: argparse.Namespace) -> "ACER":
     """The model that `add_model_arguments` names."""
     check_least("--seed", args.seed, 0)
     from acer.model import ACER
+    from acer.run import opening
 
     outward: dict[str, Any] = {name: of for name in ("device", "env_kwargs") if (of := getattr(args, name, None))}
-    return ACER.load(args.directory, args.env, best=args.best, **outward)
+    return ACER.of(opening.load(args.directory, args.env, outward, args.best))

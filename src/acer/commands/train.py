@@ -72,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
     from acer.run import trust
     from acer.run.training import Training
 
+    here = Path.cwd()  # an environment may change the directory as soon as it is made
     given = _given(args)
     file = read_file(args.config) if args.config else {}
     if args.config:
@@ -79,9 +80,8 @@ def run(args: argparse.Namespace) -> int:
     config = combined(file, given)
 
     named = Path("runs") / f"{_file_name(config.env)}-{config.algo}-{config.seed}"
-    where = (args.out or named).absolute()  # an environment may change the directory
     training = Training(config)
-    taken = training.begin(where, numbered=args.out is None)
+    taken = training.begin(here / (args.out or named), numbered=args.out is None)
     out = args.out or named.with_name(taken.name)
     say(
         f"Training {config.algo} on {config.env} for {config.steps:,} steps "
