@@ -250,7 +250,10 @@ def test_what_it_prints_is_no_result(tmp_path):
 @pytest.mark.parametrize("deed", ["wait", "hold"])
 def test_a_hang_in_native_code_is_named_and_ends_with_exit_code_3(deed, tmp_path):
     call = "CDLL" if deed == "wait" else "PyDLL"
-    guest = own(tmp_path, f"import ctypes; sleep = ctypes.{call}(None).sleep\n        while True: sleep(1000)")
+    # A lock that is taken twice: no signal ends that, as one would end a sleep.
+    lock = "lock(mutex); lock(mutex)"
+    native = f"import ctypes; mutex, lock = ctypes.create_string_buffer(64), ctypes.{call}(None).pthread_mutex_lock"
+    guest = own(tmp_path, f"{native}; {lock}")
     began = time.monotonic()
     done = acer("train", "own:Own", *FLAGS, "--step-limit", 2, "--checkpoint-every", 100, "--out", "run", cwd=guest)
     assert done.returncode == FAILED, done.stderr

@@ -22,7 +22,6 @@ from acer.config import Config
 from acer.console import complain, printable
 from acer.errors import FAILED
 
-LATER = 5.0  # seconds after which the other process is begun: short runs need none
 _OUTSIDE = """
 import os, select, signal, sys, time
 process, patience, line = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
@@ -73,6 +72,8 @@ class Watchdog:
         """busy_since: when the step began that is being waited for. on_hang: what is done about one that lasts
         longer than `limit` seconds, and a little. line: what the other process says."""
         self._limit, self._busy_since, self._on_hang, self._line = limit, busy_since, on_hang, line
+        self._pause = min(1.0, limit / 4)
+        self._patience = 1.25 * limit + 4 * self._pause  # the alarm comes first
         self._ended = threading.Event()
         self._outside: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
@@ -80,6 +81,7 @@ class Watchdog:
 
     def __enter__(self) -> Self:
         if self._limit > 0 and self._quit:
+            self._begin_outside()
             self._thread.start()
         return self
 
@@ -96,22 +98,18 @@ class Watchdog:
             signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
     def _watch(self) -> None:
-        pause = min(1.0, self._limit / 4)
-        patience = 1.25 * self._limit + 4 * pause  # the alarm comes first
-        waited, step, began = 0.0, 0.0, time.monotonic()
+        waited, step, pause = 0.0, 0.0, self._pause
         while not self._ended.wait(pause):
             since = self._busy_since()
             # Counted, not measured: the clock goes on while the process is stopped (Ctrl-Z).
             waited = waited + pause if since == step else 0.0
             step = since
-            if waited > patience and since < time.monotonic():
+            if waited > self._patience and since < time.monotonic():
                 self._on_hang()
                 return
-            if self._outside is None and time.monotonic() - began > min(LATER, self._limit / 2):
-                self._begin_outside(patience)
             self._beat()
 
-    def _begin_outside(self, patience: float) -> None:
+    def _begin_outside(self) -> None:
         libc = ctypes.CDLL(None)
         libc.signal.argtypes, libc.signal.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
         # The handler's argument is the signal's number, and so it is `_exit`'s: SIGQUIT has that of the exit code.
@@ -119,7 +117,7 @@ class Watchdog:
         libc.signal(signal.SIGQUIT, ctypes.cast(libc._exit, ctypes.c_void_p))
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             faulthandler.register(signal.SIGQUIT, file=2, chain=True)
-        command = [sys.executable, "-I", "-S", "-c", _OUTSIDE, str(os.getpid()), str(patience), self._line]
+        command = [sys.executable, "-I", "-S", "-c", _OUTSIDE, str(os.getpid()), str(self._patience), self._line]
         with contextlib.suppress(OSError):
             self._outside = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
 
