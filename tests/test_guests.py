@@ -330,7 +330,7 @@ def test_one_that_is_too_long_begins_anew_and_the_others_go_on(monkeypatch):
 
     rollout = Rollout(make_batch(Endless, 2), 60, 0.9, [1, 2])
     young: Replayable = rollout.env.env.envs[1]
-    act = lambda x: (np.zeros(2, np.int64), np.zeros((2, 2), np.float32))  # noqa: E731
+    act = lambda x, masks: (np.zeros(2, np.int64), np.zeros((2, 2), np.float32))  # noqa: E731
     rollout.collect(act)
     young.reset()
     rollout.observations[1] = young.reset()[0]

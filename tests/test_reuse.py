@@ -246,7 +246,7 @@ def test_many_processes_reuse_too(tmp_path):
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "environments:Corridor"])
 def test_reuse_without_images_of_bytes_is_refused(env):
-    with pytest.raises(SettingsError, match="--reuse always is for convolutions of images of bytes"):
+    with pytest.raises(SettingsError, match="reuse='always' is for convolutions of images of bytes"):
         ACER(env, reuse="always")
 
 

@@ -228,7 +228,7 @@ def test_updates_get_the_unit_that_was_asked_for(algo: str, unit: str | None, fo
     given, sizes, plain = [], [], []
 
     def spy(*args: Any) -> Outcome:
-        given.append(args[-1])
+        given.append(args[5])
         outcome = update(*args)
         estimate = outcome.estimate
         sizes.append(3 * float(outcome.mean_square(estimate.errors)))  # three joints
