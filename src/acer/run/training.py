@@ -130,10 +130,7 @@ class Training:
         finally:
             self._end_workers()
         if not is_saved:
-            raise CheckpointError(
-                f"the last checkpoint could not be written; the run is in {self.directory} as it was before: make room "
-                "and resume it"
-            )
+            raise CheckpointError(f"the last checkpoint could not be written: make room, then resume {self.directory}")
 
     def _train(self, workers: Workers, record: Record, keep_signals: Callable[[], None]) -> bool:
         """Trajectories, rows, evaluations and checkpoints until the end; whether the last checkpoint was written."""
