@@ -665,7 +665,7 @@ if __name__ == "__main__":
 
 
 def test_more_actors_than_the_cluster_has_cpus_are_refused(cluster):
-    with pytest.raises(SettingsError, match=r"50 actor-learners need 50 CPUs.*--cpus-per-actor"):
+    with pytest.raises(SettingsError, match=r"50 actor-learners need 50 CPUs.*cpus_per_actor"):
         ACER("CartPole-v1", home="ray", actors=50, **SMALL).learn(100)
 
 
@@ -724,5 +724,5 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
     assert result.returncode != 0 and "__main__" in result.stderr
 
 
-def test_processes_are_a_crew():
-    assert {"start", "wait", "fetch", "parts", "stop", "kill"} <= set(dir(WorkerProcesses))
+def test_processes_are_workers():
+    assert {"start", "wait", "fetch", "states", "stop", "kill"} <= set(dir(WorkerProcesses))
