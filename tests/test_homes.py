@@ -129,7 +129,7 @@ def test_what_is_saved_in_mid_run_is_what_was_learnt(tmp_path):
     assert not torch.equal(ACER.load(tmp_path / "model")._training.state.home.theta, first)
 
 
-def test_a_directory_that_is_refused_leaves_no_crew_behind(tmp_path):
+def test_a_directory_that_is_refused_leaves_no_workers_behind(tmp_path):
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "file").touch()
     model = ACER("CartPole-v1", home="shared", actors=1, **SMALL)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from acer.errors import CheckpointError
+from acer.machine import lock
 
 MOST_ENTRIES = 100_000  # of a directory that is listed
 LARGEST_TEXT = 32 << 20  # bytes of a JSON or pointer file that is read at all
@@ -130,16 +131,8 @@ class Directory:
         """Whether the directory is ours alone, until it is closed; so it counts where there are no locks."""
         if self._locked:
             return True
-        try:
-            import fcntl
-
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except (ImportError, OSError):
-            pass
-        self._locked = True
-        return True
+        self._locked = lock(self._descriptor)
+        return self._locked
 
     # ------------------------------------------------------------------ looking
 
