@@ -3,17 +3,21 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PIP := $(BIN)/pip install --quiet --no-compile --disable-pip-version-check
+LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all:
 
-.PHONY: help demo test test-all lint format bench docs wheel clean
+.PHONY: help demo test test-all oldest lint format bench docs wheel lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml lock.txt lock-cuda.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "acer needs Python 3.11 or newer; name one: make PYTHON=python3.11 …"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(LOCKED) -r lock.txt
+	@$(BIN)/python .ci/cuda.py || $(LOCKED) -r lock-cuda.txt
+	$(PIP) --no-deps --no-index --no-build-isolation -e .
 	touch $@
 
 demo: $(READY)  ## train ACER on CartPole, evaluate it, draw its curve, film it
@@ -28,6 +32,12 @@ test: $(READY)  ## the tests, a few minutes
 
 test-all: $(READY)  ## and those that train for longer
 	$(BIN)/pytest -n auto -m ''
+
+oldest:  ## the tests with the oldest supported versions, in an environment of their own (Python 3.11)
+	$(PYTHON) -m venv build/oldest
+	build/oldest/bin/pip install --quiet --disable-pip-version-check --only-binary :all: -r constraints-oldest.txt
+	build/oldest/bin/pip install --quiet --disable-pip-version-check --no-deps -e .
+	build/oldest/bin/pytest -n auto --ignore tests/test_documents.py --ignore tests/test_install.py
 
 lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -50,6 +60,10 @@ docs: $(READY)  ## the documentation site in build/site; first the pages that ar
 
 wheel: $(READY)  ## dist/acer-….whl
 	$(BIN)/python -m build --wheel
+
+lock: $(READY)  ## lock.txt and lock-cuda.txt anew, after a change of pyproject.toml or constraints.txt
+	$(PIP) uv
+	$(BIN)/python .ci/lock.py
 
 clean:  ## remove what the others made
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
