@@ -122,6 +122,34 @@ def patches(
 
 
 @compiled
+def patches_bfloat16(
+    images: NDArray[np.uint8], fresh: NDArray[np.bool_], scale: float, shift: NDArray[Any], out: NDArray[np.uint16]
+) -> None:
+    """`patches`, computed in float32 and rounded to the nearest bfloat16, half to even, as its bits."""
+    steps, count, height, width = fresh.shape
+    single = np.empty((8, 8), np.float32)
+    bits = single.view(np.uint32)
+    n = 0
+    for t in range(steps):
+        for b in range(count):
+            for i in range(height):
+                for j in range(width):
+                    if fresh[t, b, i, j]:
+                        for c in range(images.shape[2]):
+                            for y in range(8):
+                                source = images[t, b, c, 4 * i + y, 4 * j : 4 * j + 8]
+                                added = shift[c, 4 * i + y, 4 * j : 4 * j + 8]
+                                for x in range(8):
+                                    single[y, x] = scale * source[x] + added[x]
+                            target = out[n, c]
+                            for y in range(8):
+                                for x in range(8):
+                                    last = (bits[y, x] >> np.uint32(16)) & np.uint32(1)
+                                    target[y, x] = (bits[y, x] + np.uint32(0x7FFF) + last) >> np.uint32(16)
+                        n += 1
+
+
+@compiled
 def gather(values: NDArray[Any], index: NDArray[np.int32], out: NDArray[Any]) -> None:
     """out[i] ← values[index[i]], row by row."""
     for i in range(len(index)):
@@ -150,6 +178,19 @@ def scatter_bfloat16(bits: NDArray[np.uint16], index: NDArray[np.int32], out: ND
             wide[c] = np.uint32(source[c]) << np.uint32(16)
         for c in range(len(target)):
             target[c] += single[c]
+
+
+@compiled
+def add_bfloat16(bits: NDArray[np.uint16], out: NDArray[np.float32]) -> None:
+    """out ← out + values, given as the bits of bfloat16."""
+    wide = np.empty(1024, np.uint32)
+    single = wide.view(np.float32)
+    for start in range(0, len(bits), 1024):
+        source, target = bits[start : start + 1024], out[start : start + 1024]
+        for i in range(len(source)):
+            wide[i] = np.uint32(source[i]) << np.uint32(16)
+        for i in range(len(target)):
+            target[i] += single[i]
 
 
 @compiled

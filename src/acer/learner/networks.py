@@ -23,7 +23,7 @@ Encoded: TypeAlias = "Tensor | Patches"  # what the encoder makes of observation
 CriticKind = Literal["action-values", "state-value", "stochastic-dueling", "separate"]
 Activation = Literal["relu", "tanh"]
 Reuse = Literal["auto", "always", "never"]
-WORTH = 0.7  # share of the convolutions' work from which on finding and gathering rows costs what it saves
+WORTH = 0.7  # share of the convolutions' work, times threads, from which on reuse costs what it saves: gathers have one
 # In place where the gradient allows it: memory is slower than arithmetic.
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"relu": partial(nn.ReLU, inplace=True), "tanh": nn.Tanh}
 
@@ -65,9 +65,7 @@ class Encoder(nn.Module):
         self.pixels = architecture.pixels
         self.channels_last = architecture.convolutional and not architecture.bfloat16
         self.reuse = architecture.reuse
-        self.patch_type = (
-            torch.bfloat16 if architecture.bfloat16 else None
-        )  # none: that of the numbers they are made of
+        self.patch_type = torch.bfloat16 if architecture.bfloat16 else None  # none: that of what they are made of
         self.distinct: float | None = None  # share of the work that the last trajectories' distinct patches need
         self.normalizes = False
         self.scale, self.shift = 1 / 255, torch.zeros(())  # of pixels: scale · byte + shift
@@ -103,7 +101,7 @@ class Encoder(nn.Module):
 
         fresh = reuse.fresh_places(images.numpy())
         self.distinct = reuse.share_of_work(fresh, images.shape[2])
-        if self.reuse == "auto" and self.distinct > WORTH:
+        if self.reuse == "auto" and self.distinct * torch.get_num_threads() > WORTH:
             return None
         shift = self.shift.to(self.mean.dtype).expand(images.shape[2:])
         return reuse.Patches.of(images, fresh, self.scale, shift, self.patch_type)
@@ -166,10 +164,9 @@ class ConvNet(nn.Module):
         weight = next(self.parameters())
         with torch.autocast(weight.device.type, torch.bfloat16, enabled=self.in_bfloat16):
             if isinstance(x, Tensor):
-                outputs = self.convolutions(x.flatten(0, -4)).unflatten(0, x.shape[:-3])
+                features = self.layers(self.convolutions(x.flatten(0, -4)).unflatten(0, x.shape[:-3]))
             else:
-                outputs = x.through(self.convolutions)
-            features = self.layers(outputs)
+                features = self.layers[1:](x.through(self.convolutions, self.layers[0]))
         return features.to(weight.dtype)  # type: ignore[no-any-return]
 
 

@@ -70,12 +70,13 @@ class Patches:
         """images: bytes [T+1, B, C, h, w]; a patch is scale · byte + shift [C, h, w] in the shift's precision, then
         rounded to `dtype`."""
         rows, ends = zip(*map(kernels.rows, fresh), strict=True)
-        patches = torch.empty(int(ends[0][-1]), images.shape[2], 8, 8, dtype=shift.dtype)
-        out = patches.numpy()
-        kernels.patches(images.numpy(), fresh[0], out.dtype.type(scale), shift.contiguous().numpy(), out)
+        patches = torch.empty(int(ends[0][-1]), images.shape[2], 8, 8, dtype=dtype or shift.dtype)
+        fill = kernels.patches_bfloat16 if dtype == torch.bfloat16 else kernels.patches
+        added = shift.contiguous().numpy()
+        fill(images.numpy(), fresh[0], added.dtype.type(scale), added, _numbers(patches))
         reads = [kernels.wire(fresh[i], rows[i - 1], *GEOMETRY[i]) for i in (1, 2)]
         reads.append(rows[-1].reshape(*images.shape[:2], -1))
-        return cls(patches.flatten(1).to(dtype), tuple(map(torch.from_numpy, reads)), ends)
+        return cls(patches.flatten(1), tuple(map(torch.from_numpy, reads)), ends)
 
     def __getitem__(self, steps: slice) -> "Patches":
         """The first steps: rows are in the order of steps, so theirs are the first of each layer."""
@@ -85,8 +86,9 @@ class Patches:
         reads = (self.reads[0][:second], self.reads[1][:third], self.reads[2][steps])
         return Patches(self.patches[:first], reads, tuple(ends[steps] for ends in self.ends))
 
-    def through(self, convolutions: nn.Sequential) -> Tensor:
-        """What three convolutions, an activation behind each, make of the images: [T+1, B, features]."""
+    def through(self, convolutions: nn.Sequential, connected: Any) -> Tensor:
+        """What three convolutions, an activation behind each, and a fully connected layer make of the images:
+        [T+1, B, features]."""
         rows = self.patches
         for i, reads in enumerate(self.reads):
             convolution: Any = convolutions[2 * i]
@@ -97,7 +99,29 @@ class Patches:
             )
             gathered: Tensor = Gather.apply(outputs, reads)  # type: ignore[no-untyped-call]
             rows = gathered.flatten(-2)
-        return gathered.transpose(-1, -2).flatten(-2)
+        return linear(connected, gathered.transpose(-1, -2).flatten(-2))
+
+
+def linear(layer: Any, x: Tensor) -> Tensor:
+    """What a layer makes of x, in the precision of x."""
+    weight = Rounded.apply(layer.weight) if x.dtype == torch.bfloat16 else layer.weight  # type: ignore[no-untyped-call]
+    return functional.linear(x, weight, layer.bias)
+
+
+class Rounded(torch.autograd.Function):
+    """A float32 weight in bfloat16; backwards, its gradient is added to the weight's in one pass over memory."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        ctx.into = weight.grad
+        return weight.to(torch.bfloat16)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor | None:
+        if ctx.into is None:
+            return gradient.to(torch.float32)
+        kernels.add_bfloat16(_numbers(gradient.flatten()), ctx.into.flatten().numpy())
+        return None
 
 
 class Gather(torch.autograd.Function):
