@@ -20,7 +20,8 @@ import matplotlib.pyplot as plt
 
 from table import write
 
-GAMES = ["pong", "breakout", "seaquest", "beam_rider"]
+GAMES = {"pong": [], "breakout": ["--processes", "2"], "seaquest": ["--processes", "2", "--no-peers"],
+         "beam_rider": ["--processes", "2", "--no-peers"]}  # fmt: skip
 RESULTS = Path("results/bench")
 COLUMNS = ["game", "distinct", "precision", "processes", "steps_per_second", "dense_steps_per_second", "times_dense",
            "times_pfrl", "dense_times_pfrl", "roofline_fraction"]  # fmt: skip
@@ -62,7 +63,7 @@ def main() -> None:
         if not file.exists():
             unfinished = file.with_suffix(".part")
             command = [sys.executable, "-m", "acer", "bench", "atari", "--game", game, "--output", str(unfinished)]
-            subprocess.run([*command, *sys.argv[1:]], check=True)
+            subprocess.run([*command, *GAMES[game], *sys.argv[1:]], check=True)
             unfinished.rename(file)
         table += rows(json.loads(file.read_text()))
     write(RESULTS / "atari.csv", COLUMNS, table)

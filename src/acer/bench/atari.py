@@ -10,6 +10,7 @@ import torch
 from acer.bench.contenders import PFRL, Pair, pair, pairs, pfrl
 from acer.bench.measure import Parts, Speeds, alternate, at_once, medians, peer_python, ratio, report, where_time_goes
 from acer.config import Config, defaults
+from acer.errors import SettingsError
 from acer.learner.networks import faster_precision
 from acer.machine import cores
 
@@ -23,19 +24,24 @@ def settings(precision: str, game: str = "pong", **changes: Any) -> Config:
     return defaults(game, continuous=False, preset="atari", precision=precision, replay_start=640, **changes)
 
 
-def atari(turns: int, peers: bool, say: Callable[[str], None], game: str = "pong") -> dict[str, Any]:
+def atari(
+    turns: int, peers: bool, say: Callable[[str], None], game: str = "pong", processes: int = 0
+) -> dict[str, Any]:
     """Steps per second of training on a game with the atari preset, beside the bare work in the same precision.
 
     What has no precision in its name is that of the one that this machine is made for, in one process. float32 is
     measured too where that is bfloat16, not the other way round: there bfloat16 is emulated. Beside one process, as
-    PFRL has it, actor-learners in processes of their own that share 16 environments and their parameters. Each of them
-    also without reuse (*dense*).
+    PFRL has it, actor-learners in processes of their own that share 16 environments and their parameters; or only as
+    many as `processes` says. Each of them also without reuse (*dense*).
     """
     native = faster_precision(torch.device("cpu"))
     precisions = list(dict.fromkeys((native, "float32")))
     config = settings(native, game)
     groups = ENVIRONMENTS // config.trajectories_per_update
     actors = max(n for n in range(1, cores() + 1) if groups % n == 0)
+    counts = [processes] if processes else list(dict.fromkeys((1, actors)))
+    if groups % counts[0]:
+        raise SettingsError(f"--processes must divide {groups}, not be {processes}")
     parts: dict[str, list[Parts]] = {}
     shares: list[float] = []  # of distinct patches
 
@@ -57,7 +63,7 @@ def atari(turns: int, peers: bool, say: Callable[[str], None], game: str = "pong
                 f"roofline {which}": sum(each.roofline for each in measured)}  # fmt: skip
 
     def contenders_of(precision: str) -> Iterator[Callable[[], dict[str, float]]]:
-        for processes in dict.fromkeys((1, actors)):
+        for processes in counts:
             for dense in (False, True):
                 yield partial(measure, precision, processes, dense)
 
@@ -77,21 +83,21 @@ def atari(turns: int, peers: bool, say: Callable[[str], None], game: str = "pong
             "dense": _compared(results, parts, dense),
         }
 
-    return report("atari", config, results, parts[native], ["pfrl"], suffix=f" {native}") | {
+    def shared(precision: str) -> dict[str, Any]:
+        found = compared(precision, counts[-1])
+        if 1 in counts:
+            own = _name(precision, counts[-1], False)
+            found["roofline_fraction_of_one_process"] = ratio(results, f"acer {own}", f"roofline {precision}")
+        return found
+
+    first = _name(native, counts[0], False)
+    return report("atari", config, results, parts[first], ["pfrl"], suffix=f" {first}") | {
         "game": game,
         "distinct": fmean(shares),
         "precision": native,
-        "by_precision": {precision: compared(precision, 1) for precision in precisions},
-        "shared_actors": actors,
-        "shared": {
-            precision: compared(precision, actors) | {
-                "roofline_fraction_of_one_process": ratio(
-                    results, f"acer {_name(precision, actors, False)}", f"roofline {precision}"
-                )
-            }
-            for precision in precisions
-            if actors > 1
-        },
+        "by_precision": {precision: compared(precision, 1) for precision in precisions if 1 in counts},
+        "shared_actors": counts[-1],
+        "shared": {precision: shared(precision) for precision in precisions if counts[-1] > 1},
     }  # fmt: skip
 
 

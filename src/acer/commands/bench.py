@@ -21,6 +21,7 @@ def add_arguments(parser: Parser) -> None:
         help="what to measure: training at replay ratio 4 on CartPole-v1, on Pong or on cheetah",
     )
     parser.flag("--game", metavar="NAME", help="which game, with atari [pong]")
+    whole_flag(parser, "--processes", 0, "only with so many processes, with atari; 0 for one and for one a core [0]")
     whole_flag(
         parser,
         "--turns",
@@ -47,10 +48,11 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:  # what cannot be written is better known before than after
         args.output.parent.mkdir(parents=True, exist_ok=True)
         check_writable(args.output)
-    of_game = {} if args.game is None else {"game": args.game}
+    check_least("--processes", args.processes, 0)
+    of_game = {name: getattr(args, name) for name in ("game", "processes") if getattr(args, name)}
     if of_game and args.name != "atari":
-        raise SettingsError("--game is for acer bench atari; leave it out")
-    if of_game and args.game not in GAMES:
+        raise SettingsError(f"--{next(iter(of_game))} is for acer bench atari; leave it out")
+    if args.game is not None and args.game not in GAMES:
         raise SettingsError(f"--game {args.game} is none of the games that `acer envs` lists")
     say(f"Measuring {args.name}, {args.turns} turns; leave the machine to it")
     result = BENCHMARKS[args.name](args.turns, args.peers, say, **of_game)

@@ -82,9 +82,10 @@ def rows(fresh: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.int64]
 
 
 @compiled
-def wire(fresh: NDArray[np.bool_], below: NDArray[np.int32], kernel: int, stride: int) -> NDArray[np.int32]:
-    """For each fresh window, in the order of `rows`, the rows of the layer below that it covers [n, kernel²]."""
-    out = np.empty((np.count_nonzero(fresh), kernel * kernel), np.int32)
+def wire(fresh: NDArray[np.bool_], below: NDArray[np.int32], kernel: int, stride: int, size: int) -> NDArray[np.int32]:
+    """For each fresh window, in the order of `rows`, the rows of the layer below that it covers [size, kernel²]; what
+    is left of `size` covers the first row."""
+    out = np.zeros((size, kernel * kernel), np.int32)
     steps, count, height, width = fresh.shape
     n = 0
     for t in range(steps):

@@ -36,6 +36,7 @@ Places = tuple[NDArray[np.bool_], ...]  # [T+1, B, h, w] of each convolution
 
 # Kernel and stride: of conv1 in blocks of 4×4 pixels, of the others in places of the layer below.
 GEOMETRY = ((2, 1), (4, 2), (3, 1))
+STRIDE = 128  # between the numbers of rows
 
 
 def fresh_places(images: NDArray[np.uint8]) -> Places:
@@ -57,6 +58,12 @@ def share_of_work(fresh: Places, channels: int) -> float:
     return float(multiplications @ needed / (multiplications @ all_of_them))
 
 
+def rounded_up(rows: np.int64) -> int:
+    """Rows of a matrix product in bfloat16, of which some are for nothing: for each shape that is new, PyTorch makes
+    machine code anew, which costs more."""
+    return -(-int(rows) // STRIDE) * STRIDE
+
+
 @dataclass(frozen=True)
 class Patches:
     """Encoded images [T+1, B, …] as their distinct patches, and the rows that each layer reads."""
@@ -70,11 +77,12 @@ class Patches:
         """images: bytes [T+1, B, C, h, w]; a patch is scale · byte + shift [C, h, w] in the shift's precision, then
         rounded to `dtype`."""
         rows, ends = zip(*map(kernels.rows, fresh), strict=True)
-        patches = torch.empty(int(ends[0][-1]), images.shape[2], 8, 8, dtype=dtype or shift.dtype)
+        size = rounded_up if dtype == torch.bfloat16 else int
+        patches = torch.zeros(size(ends[0][-1]), images.shape[2], 8, 8, dtype=dtype or shift.dtype)
         fill = kernels.patches_bfloat16 if dtype == torch.bfloat16 else kernels.patches
         added = shift.contiguous().numpy()
         fill(images.numpy(), fresh[0], added.dtype.type(scale), added, _numbers(patches))
-        reads = [kernels.wire(fresh[i], rows[i - 1], *GEOMETRY[i]) for i in (1, 2)]
+        reads = [kernels.wire(fresh[i], rows[i - 1], *GEOMETRY[i], size(ends[i][-1])) for i in (1, 2)]
         reads.append(rows[-1].reshape(*images.shape[:2], -1))
         return cls(patches.flatten(1), tuple(map(torch.from_numpy, reads)), ends)
 
@@ -82,7 +90,8 @@ class Patches:
         """The first steps: rows are in the order of steps, so theirs are the first of each layer."""
         assert steps.start is None and steps.step is None
         last = len(self.ends[0][steps]) - 1
-        first, second, third = (int(ends[last]) for ends in self.ends)
+        size = rounded_up if self.patches.dtype == torch.bfloat16 else int
+        first, second, third = (size(ends[last]) for ends in self.ends)
         reads = (self.reads[0][:second], self.reads[1][:third], self.reads[2][steps])
         return Patches(self.patches[:first], reads, tuple(ends[steps] for ends in self.ends))
 
