@@ -487,7 +487,7 @@ def test_a_damaged_checkpoint_is_refused(run, call):
 
 
 def test_help_answers_everywhere(call):
-    for command in ("train", "resume", "eval", "record", "plot", "experiment", "report", "bench", "envs"):
+    for command in ("train", "resume", "eval", "record", "plot", "experiment", "tune", "report", "bench", "envs"):
         code, out, _ = call(command, "--help")
         assert code == 0
         assert f"acer {command}" in out

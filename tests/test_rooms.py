@@ -10,6 +10,7 @@ FLOORS = [  # from the roof down; rooms of one floor do not know each other
     {"__main__"},
     {"cli"},
     {"commands"},
+    {"tune"},
     {"model", "experiments", "report", "bench"},
     {"run"},
     {"homes"},
@@ -52,7 +53,7 @@ def test_every_room_is_on_a_floor() -> None:
 
 
 @pytest.mark.parametrize(
-    "room", ["commands", "config", "learner", "homes", "run", "envs", "experiments", "report", "bench"]
+    "room", ["commands", "config", "learner", "homes", "run", "envs", "experiments", "report", "bench", "tune"]
 )
 def test_every_room_says_what_lives_there(room: str) -> None:
     text = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text()))

@@ -1,8 +1,8 @@
 """The `acer` program.
 
 Exit codes: 0 done; 2 something that you can mend (one line on standard error says what); 3 a run that had begun and
-was stopped by its environment or by numbers that are not finite, after saving, or an experiment with runs that failed
-so; 130 interrupted, after saving.
+was stopped by its environment or by numbers that are not finite, after saving, or an experiment or a search with runs
+that failed so; 130 interrupted, after saving.
 """
 
 import difflib

@@ -9,7 +9,7 @@ May import: everything.
 
 from types import ModuleType
 
-from acer.commands import bench, envs, evaluate, experiment, plot, record, report, resume, train
+from acer.commands import bench, envs, evaluate, experiment, plot, record, report, resume, train, tune
 
 COMMANDS: dict[str, ModuleType] = {
     "train": train,
@@ -18,6 +18,7 @@ COMMANDS: dict[str, ModuleType] = {
     "record": record,
     "plot": plot,
     "experiment": experiment,
+    "tune": tune,
     "report": report,
     "bench": bench,
     "envs": envs,

@@ -73,13 +73,13 @@ def run(args: argparse.Namespace) -> int:
     from acer.run.training import Training
 
     here = Path.cwd()  # an environment may change the directory as soon as it is made
-    given = _given(args)
+    given = given_settings(args)
     file = read_file(args.config) if args.config else {}
     if args.config:
         trust.admit_file(args.config, file, given)
     config = combined(file, given)
 
-    named = Path("runs") / f"{_file_name(config.env)}-{config.algo}-{config.seed}"
+    named = Path("runs") / f"{file_name(config.env)}-{config.algo}-{config.seed}"
     training = Training(config)
     taken = training.begin(here / (args.out or named), numbered=args.out is None)
     out = args.out or named.with_name(taken.name)
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
 def _help(args: argparse.Namespace) -> int:
     """Help with the defaults of the environment, preset and algorithm that are named beside it. Without an environment
     they are those for discrete actions, but for the preset that is made for continuous ones."""
-    named = {name: value for name, value in _given(args).items() if name in ("env", "preset", "algo")}
+    named = {name: value for name, value in given_settings(args).items() if name in ("env", "preset", "algo")}
     if "env" in named:
         shown = combined({}, named)
     else:
@@ -104,7 +104,7 @@ def _help(args: argparse.Namespace) -> int:
     return 0
 
 
-def _given(args: argparse.Namespace) -> dict[str, Any]:
+def given_settings(args: argparse.Namespace) -> dict[str, Any]:
     """The settings that were given."""
     return {name: value for name, value in vars(args).items() if name in SETTINGS and value is not None}
 
@@ -139,5 +139,6 @@ def combined(file: dict[str, Any], flags: dict[str, Any]) -> Config:
     return config
 
 
-def _file_name(env: str) -> str:
+def file_name(env: str) -> str:
+    """An environment's name as a directory's."""
     return env.replace("/", "-").replace(":", "-")

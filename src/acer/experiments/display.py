@@ -54,16 +54,23 @@ class JobsDisplay(Live):
                 self._progress.remove_task(self._tasks.pop(name))
             self._at.pop(name, None)
 
-    def end(self, name: str, steps: int, error: str = "") -> None:
-        """A run that is over, well or not."""
+    def leave_out(self, runs: int, steps: int) -> None:
+        """Runs that will not be needed, and their steps together."""
         with self._lock:
-            if error:
+            self._runs -= runs
+            self._steps -= steps
+            self._progress.update(self._all, total=self._steps)
+
+    def end(self, name: str, steps: int, error: str = "", pruned: bool = False) -> None:
+        """A run that is over, well or not, or ended early by a search."""
+        with self._lock:
+            if error or pruned:
                 self._first += steps - self._at.get(name, 0)  # what it did not do took no time
             self.drop(name)
             self._runs_done += 1
             self._steps_done += steps
             self._refresh()
-            line = f"{self._title()}  {name}: {error or 'done'}; {self._left()}"
+            line = f"{self._title()}  {name}: {error or ('pruned' if pruned else 'done')}; {self._left()}"
         if error or self._progress.disable:
             errors.print(line, style="red" if error else None, markup=False, highlight=False, soft_wrap=True)
 

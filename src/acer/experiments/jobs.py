@@ -1,6 +1,8 @@
 """Runs jobs: here, as many at once as fit, each in a process of its own; or as tasks of a Ray cluster.
 
-A job that fails is written down and does not stop the others. What is finished is never done again.
+A job that fails is written down and does not stop the others. What is finished is never done again. Jobs come in lines:
+those of a line run one after the other, lines side by side. A line may decide what comes next when the one before it
+has been run, as a search does.
 """
 
 import contextlib
@@ -12,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from types import FrameType
@@ -29,22 +31,37 @@ from acer.machine import lock, signals_go_to
 LOCK_TIMEOUT = 60.0  # seconds that the runs of a killed experiment have to save and end
 TASK_RETRIES = 3  # of a cluster, under one and the same job, until it counts as failed
 
-# Runs jobs into a directory and tells the display of each; interrupted, it leaves behind what can go on.
-Runner = Callable[[Sequence[Job], Path, JobsDisplay], None]
+Lines = Sequence[Iterable[Job]]
+# Hears of a job's evaluation: steps and mean return; says whether the job goes on.
+Hear = Callable[[Job, int, float], bool]
+# Runs lines of jobs into a directory and tells the display of each; interrupted, it leaves behind what can go on.
+Runner = Callable[[Lines, Path, JobsDisplay, Hear], None]
+
+
+def go_on(job: Job, steps: int, evaluation: float) -> bool:
+    """Lets every job come to its end."""
+    return True
 
 
 def run(jobs: Sequence[Job], out: Path, runner: Runner) -> None:
     """Runs those of the jobs that are not finished."""
-    with _locked(out), signals_go_to(_interrupt, signal.SIGINT, signal.SIGTERM):
+    with at_work(out):
         missing = [job for job in jobs if not runs.is_finished(out, job)]
         for name in {job.name for job in jobs} - {job.name for job in missing}:
             shutil.rmtree(out / "work" / name, ignore_errors=True)  # of one killed between its last two moments
         total, left = (sum(job.config.steps for job in of) for of in (jobs, missing))
         with JobsDisplay(len(jobs), len(jobs) - len(missing), total, total - left) as display:
-            try:
-                runner(missing, out, display)
-            except OSError as error:
-                raise _cannot_write(out, error) from None
+            runner([[job] for job in missing], out, display, go_on)
+
+
+@contextlib.contextmanager
+def at_work(out: Path) -> Iterator[None]:
+    """Meanwhile the directory is ours alone, and SIGTERM is treated as Ctrl-C."""
+    with _locked(out), signals_go_to(_interrupt, signal.SIGINT, signal.SIGTERM):
+        try:
+            yield
+        except OSError as error:
+            raise _cannot_write(out, error) from None
         with contextlib.suppress(OSError):  # a run that failed is left there
             (out / "work").rmdir()
 
@@ -52,9 +69,15 @@ def run(jobs: Sequence[Job], out: Path, runner: Runner) -> None:
 def here(at_once: int) -> Runner:
     """Runs jobs on this machine, `at_once` at a time."""
 
-    def runner(jobs: Sequence[Job], out: Path, display: JobsDisplay) -> None:
+    def runner(lines: Lines, out: Path, display: JobsDisplay, hear: Hear) -> None:
         live: set[subprocess.Popen[str]] = set()
         stopping = False
+
+        def process_line(line: Iterable[Job]) -> None:
+            for job in line:
+                process(job)
+                if stopping:
+                    break
 
         def process(job: Job) -> None:
             with tempfile.TemporaryFile("w+", errors="replace") as said, _start(job, out, said) as process:
@@ -62,16 +85,18 @@ def here(at_once: int) -> Runner:
                 if stopping:
                     _ask_to_stop(process)
                 display.begin(job.name, job.config.steps)
-                failure = _follow(process, job, display)
+                failure, pruned = _follow(process, job, display, hear)
                 live.remove(process)
                 said.seek(0)
-                if stopping:
+                if pruned:
+                    _record_pruned(out, job, display)
+                elif stopping:
                     display.drop(job.name)
                 else:
                     _record_end(out, job, process.returncode, failure or Failure(_last_line(said.read())), display)
 
         with ThreadPoolExecutor(at_once) as pool:
-            futures = [pool.submit(process, job) for job in jobs]
+            futures = [pool.submit(process_line, line) for line in lines]
             try:
                 for future in as_completed(futures):
                     future.result()
@@ -114,10 +139,12 @@ def _ask_to_stop(process: "subprocess.Popen[str]") -> None:
         process.stdin.close()
 
 
-def _follow(process: "subprocess.Popen[str]", job: Job, display: JobsDisplay) -> Failure | None:
-    """Shows what the job says until it ends; gives the failure that it named."""
+def _follow(
+    process: "subprocess.Popen[str]", job: Job, display: JobsDisplay, hear: Hear
+) -> tuple[Failure | None, bool]:
+    """Shows what the job says until it ends; gives the failure that it named, and whether it was pruned."""
     assert process.stdout is not None
-    failure = None
+    failure, pruned = None, False
     for line in process.stdout:
         try:
             message = json.loads(line)
@@ -127,11 +154,14 @@ def _follow(process: "subprocess.Popen[str]", job: Job, display: JobsDisplay) ->
             continue
         if "steps" in message:
             display.show(job.name, int(message["steps"]))
+        if "evaluation" in message and not pruned and not hear(job, int(message["steps"]), message["evaluation"]):
+            pruned = True
+            _ask_to_stop(process)
         if "error" in message:
             failure = Failure(str(message["error"]), bool(message.get("diverged")))
     process.wait()
     _ask_to_stop(process)  # closes what one that died at once never read
-    return failure
+    return failure, pruned
 
 
 def _record_end(out: Path, job: Job, code: int, failure: Failure, display: JobsDisplay) -> None:
@@ -144,6 +174,14 @@ def _record_end(out: Path, job: Job, code: int, failure: Failure, display: JobsD
         if failure.diverged:  # there is nothing to go on with
             shutil.rmtree(runs.work(out, job), ignore_errors=True)
     display.end(job.name, job.config.steps, runs.error_of(out, job))
+
+
+def _record_pruned(out: Path, job: Job, display: JobsDisplay) -> None:
+    """Keeps what there is of a job that was ended early; it may have come to its end all the same."""
+    if not runs.is_finished(out, job):
+        runs.write(out, job, runs.files_of(runs.work(out, job), job, pruned=True))
+    shutil.rmtree(runs.work(out, job), ignore_errors=True)
+    display.end(job.name, job.config.steps, pruned=True)
 
 
 def _last_line(text: str) -> str:
@@ -161,34 +199,49 @@ def on_ray(address: str) -> Runner:
         raise SettingsError(f"--ray-address needs Ray: {install('ray')}") from None
     join(address)
 
-    def runner(jobs: Sequence[Job], out: Path, display: JobsDisplay) -> None:
+    def runner(lines: Lines, out: Path, display: JobsDisplay, hear: Hear) -> None:
         board: Any = ray.remote(ProgressBoard).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
         task = ray.remote(_task)
-        tasks = {
-            task.options(num_cpus=max(1, job.config.threads), max_retries=TASK_RETRIES).remote(to_json(job), board): job
-            for job in jobs
-        }
-        waiting: list[Any] = list(tasks)
-        begun: set[str] = set()
+        tasks: dict[Any, tuple[Job, Iterator[Job]]] = {}
+        begun: dict[str, Job] = {}
+        pruned: set[str] = set()
+
+        def submit_next(line: Iterator[Job]) -> None:
+            if (job := next(line, None)) is not None:
+                options = {"num_cpus": max(1, job.config.threads), "max_retries": TASK_RETRIES}
+                tasks[task.options(**options).remote(to_json(job), board)] = job, line
+
+        def tell(job: Job, message: dict[str, Any]) -> None:
+            if job.name not in begun:
+                begun[job.name] = job
+                display.begin(job.name, job.config.steps)
+            display.show(job.name, message["steps"])
+            if "evaluation" in message and job.name not in pruned:
+                if hear(job, message["steps"], message["evaluation"]):
+                    return
+                pruned.add(job.name)
+                ray.get(board.stop.remote(job.name))
+
         try:
-            while waiting:
-                done, waiting = ray.wait(waiting, num_returns=1, timeout=1.0)
-                said: dict[str, tuple[int, int]] = ray.get(board.read.remote())
-                for name, (steps, total) in said.items():
-                    if name not in begun:
-                        begun.add(name)
-                        display.begin(name, total)
-                    display.show(name, steps)
+            for line in lines:
+                submit_next(iter(line))
+            while tasks:
+                done, _ = ray.wait(list(tasks), num_returns=1, timeout=1.0)
+                by_name = {job.name: job for job, _ in tasks.values()}
+                for name, message in ray.get(board.read.remote()):
+                    if name in by_name:
+                        tell(by_name[name], message)
                 for one in done:
-                    job = tasks[one]
+                    job, line = tasks.pop(one)
                     try:
                         files = ray.get(one)
                     except ray.exceptions.RayError as error:
                         files = runs.files_of(runs.work(out, job), job, Failure(_last_line(str(error))))
                     runs.write(out, job, files)
-                    display.end(job.name, job.config.steps, runs.error_of(out, job))
+                    display.end(job.name, job.config.steps, runs.error_of(out, job), job.name in pruned)
+                    submit_next(line)
         finally:
-            for one in waiting:
+            for one in tasks:
                 ray.cancel(one, force=True)
             ray.shutdown()
 
@@ -196,18 +249,28 @@ def on_ray(address: str) -> Runner:
 
 
 class ProgressBoard:
-    """Where the tasks of a cluster write how far they are, for whoever shows it."""
+    """Where the tasks of a cluster write how far they are, for whoever shows it, and read whether they go on."""
 
     def __init__(self) -> None:
-        self._unread: dict[str, tuple[int, int]] = {}
+        self._unread: list[tuple[str, dict[str, Any]]] = []
+        self._stopped: set[str] = set()
 
-    def write(self, name: str, steps: int, total: int) -> None:
-        self._unread[name] = steps, total
+    def write(self, name: str, message: dict[str, Any]) -> bool:
+        """Takes a job's message; whether the job goes on."""
+        self._unread.append((name, message))
+        return name not in self._stopped
 
-    def read(self) -> dict[str, tuple[int, int]]:
-        """Steps done and steps in all of the jobs that have said something since the last time."""
-        said, self._unread = self._unread, {}
+    def read(self) -> list[tuple[str, dict[str, Any]]]:
+        """What jobs have said since the last time."""
+        said, self._unread = self._unread, []
         return said
+
+    def stop(self, name: str) -> None:
+        """Has a job end when it next says something."""
+        self._stopped.add(name)
+
+    def is_stopped(self, name: str) -> bool:
+        return name in self._stopped
 
 
 def _task(line: str, board: Any) -> dict[str, bytes]:
@@ -218,17 +281,19 @@ def _task(line: str, board: Any) -> dict[str, bytes]:
 
     job = from_json(line)
 
-    def say(message: dict[str, Any]) -> None:
-        ray.get(board.write.remote(job.name, message["steps"], job.config.steps))
+    def say(message: dict[str, Any]) -> bool:
+        goes_on: bool = ray.get(board.write.remote(job.name, message))
+        return goes_on
 
     with tempfile.TemporaryDirectory() as directory:
-        place, failure = Path(directory) / "run", None
+        place, failure, pruned = Path(directory) / "run", None, False
         try:
             if not worker.train(job, place, say):
-                failure = Failure("stopped before its end")
+                pruned = ray.get(board.is_stopped.remote(job.name))
+                failure = None if pruned else Failure("stopped before its end")
         except Exception as problem:
             failure = Failure.of(problem)
-        return runs.files_of(place, job, failure)
+        return runs.files_of(place, job, failure, pruned)
 
 
 def make_directory(out: Path) -> None:

@@ -32,7 +32,7 @@ from acer.run.logs import EVALUATIONS
 AGENTS = ("sac", "td3", "ppo", "a2c", "dqn")
 RANDOM = "random"
 
-Tell = Callable[[dict[str, Any]], None]
+Tell = Callable[[dict[str, Any]], Any]
 
 
 def falling(value: float) -> Callable[[float], float]:

@@ -23,7 +23,8 @@ class Job:
     @property
     def name(self) -> str:
         """Its directory's."""
-        return f"{self.config.env}-{self.method}-{self.setting}-{self.seed}"
+        env = self.config.env.replace("/", "-").replace(":", "-")
+        return f"{env}-{self.method}-{self.setting}-{self.seed}"
 
     def changed(self, **settings: Any) -> Self:
         """The same job with other settings."""

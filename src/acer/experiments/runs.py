@@ -5,7 +5,7 @@
         progress.csv    the learning curve
         eval.csv        the evaluation at the end
         result.json     which method, setting and seed it is; the evaluation; what went wrong, if anything did, and
-                        whether it was the learning; versions
+                        whether it was the learning; whether a search ended it early; versions
         model.safetensors, state.json   the agent at the end, as a saved model
     OUT/work/NAME/      a run that is going on, with its checkpoints; gone when it is finished
 
@@ -91,7 +91,7 @@ class Failure:
         return cls(described(error), isinstance(error, LearningFault))
 
 
-def files_of(directory: Path, job: Job, failure: Failure | None = None) -> dict[str, bytes]:
+def files_of(directory: Path, job: Job, failure: Failure | None = None, pruned: bool = False) -> dict[str, bytes]:
     """What is kept of a run in `directory`, by file name; of a failed one whatever there is, and why it failed."""
     rows, evaluations = (_rows(directory / name) for name in ("progress.csv", "eval.csv"))
     columns = list(COLUMNS)
@@ -108,6 +108,7 @@ def files_of(directory: Path, job: Job, failure: Failure | None = None) -> dict[
         else None,
         "error": failure.error if failure else None,
         "diverged": bool(failure and failure.diverged),
+        **({"pruned": True} if pruned else {}),
         "versions": versions(),
     }
     texts = {
@@ -144,6 +145,11 @@ def is_finished(out: Path, job: Job) -> bool:
 def has_diverged(out: Path, job: Job) -> bool:
     """Whether the run's numbers were no longer finite."""
     return bool(_json(kept(out, job) / "result.json").get("diverged"))
+
+
+def was_pruned(out: Path, job: Job) -> bool:
+    """Whether a search ended the run early, which is a result."""
+    return bool(_json(kept(out, job) / "result.json").get("pruned"))
 
 
 def error_of(out: Path, job: Job) -> str:

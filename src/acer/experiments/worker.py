@@ -1,8 +1,8 @@
 """One job in a process of its own: `python -m acer.experiments.worker OUT`, with the job as JSON on standard input.
 
-While it trains it says on standard output, a line of JSON each, how far it is; at the end what went wrong, if anything
-did. Standard input is its lifeline: when that closes, it saves and stops, whether it was asked to or whoever started it
-is gone.
+While it trains it says on standard output, a line of JSON each, how far it is and what its evaluations gave; at the
+end what went wrong, if anything did. Standard input is its lifeline: when that closes, it saves and stops, whether it
+was asked to or whoever started it is gone.
 """
 
 import contextlib
@@ -25,21 +25,26 @@ from acer.learner.actor_learner import Report
 from acer.machine import versions
 from acer.run import opening, store, trust
 from acer.run.callbacks import Callback, RunView
+from acer.run.evaluation import Evaluation
 from acer.run.training import Training
 
-Say = Callable[[dict[str, Any]], None]
+Say = Callable[[dict[str, Any]], bool]  # and whether the run goes on
 
 
 class Progress(Callback):
-    """Says now and then how far a run is."""
+    """Says now and then how far a run is, and each evaluation; ends the run when told so."""
 
     def __init__(self, say: Say, seconds: float = 1.0) -> None:
         self._say, self._seconds, self._last = say, seconds, 0.0
 
-    def on_rollout(self, run: RunView, report: Report) -> None:
-        if time.monotonic() - self._last >= self._seconds:
-            self._last = time.monotonic()
-            self._say({"steps": run.steps})
+    def on_rollout(self, run: RunView, report: Report) -> bool:
+        if time.monotonic() - self._last < self._seconds:
+            return True
+        self._last = time.monotonic()
+        return self._say({"steps": run.steps})
+
+    def on_evaluation(self, run: RunView, evaluation: Evaluation) -> bool:
+        return self._say({"steps": run.steps, "evaluation": evaluation.mean})
 
 
 def train(job: Job, directory: Path, say: Say) -> bool:
@@ -51,11 +56,12 @@ def train(job: Job, directory: Path, say: Say) -> bool:
     training.callbacks = [Progress(say)]
     try:
         training.run()
-        if not training.interrupted:
+        ended = training.steps >= job.config.steps and not training.interrupted
+        if ended:
             training.save_model(directory / runs.MODEL)
     finally:
         training.close()
-    return not training.interrupted
+    return ended
 
 
 def take_up(job: Job, directory: Path) -> Training:
@@ -87,9 +93,10 @@ def main() -> int:
     return 0
 
 
-def _say(message: dict[str, Any]) -> None:
+def _say(message: dict[str, Any]) -> bool:
     with contextlib.suppress(OSError):  # nobody listens any more
         print(json.dumps(message), flush=True)
+    return True  # who listens closes the lifeline instead
 
 
 def _stop_when_alone() -> None:
