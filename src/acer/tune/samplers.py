@@ -50,7 +50,7 @@ def sampler(name: str, seed: int, trial: int) -> optuna.samplers.BaseSampler:
 def pruner(name: str, evaluations: int) -> "BasePruner":
     """evaluations: how many a trial has."""
     if name == "median":
-        return optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=max(1, evaluations // 5))
+        return optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=1 + evaluations // 3)
     if name == "hyperband":
         return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=max(3, evaluations))
     return optuna.pruners.NopPruner()
