@@ -56,7 +56,7 @@ def test_the_first_trial_is_the_preset_if_the_space_holds_it():
     assert 1e-2 <= other.params["learning_rate"] <= 1e-1
 
 
-@pytest.mark.parametrize("sampler", ["random", "tpe"])
+@pytest.mark.parametrize("sampler", ["random", pytest.param("tpe", marks=pytest.mark.slow)])
 def test_a_search_that_is_killed_goes_on_as_one_that_ran_through(sampler):
     whole = tune(a_search(seeds=2), OUT, 10, rises, sampler=sampler, pruner="median")
     assert len({trial.params["learning_rate"] for trial in whole.trials()}) == 10
