@@ -6,14 +6,14 @@
 
 Measured, in seconds of processor time of one thread, for the Atari network: an actor-learner's update with its share of
 acting and replay, and what the leader of a group does with one gradient. From results/homes/server.json: a push in a
-whole server and in one of 16 shards, which gives a part that shrinks with the shard and one that does not.
+whole server, and in one of 16 and of 64 shards, which give a part that does not shrink with the shard; what answering
+with parameters costs, and what a push costs its sender.
 
 The simulation: nodes of 16 cores, each with a network card that sends and receives at once; shards on nodes of their
-own. Every gradient passes its node's card, the shards' cards and the shards' processors, one after the other in each. A
-node fetches a version at most once per publication and only when somebody pushes there; all fetch from the shards'
-own nodes, though Ray also lets nodes fetch from each other. With overlap an actor-learner computes while its last push
-is on its way. Updates take 0.8 to 1.2 of the measured time. Written: results/homes/scaling.json,
-results/homes/scaling.csv and docs/scaling.png.
+own, one core for each. Every gradient passes its node's card, the shards' cards and the shards' processors, one after
+the other in each; parameters go back the same way, θ to each client at most every 50 ms, θ_a a tenth as often. With
+overlap an actor-learner computes while its last push is on its way. Updates take 0.8 to 1.2 of the measured time.
+Written: results/homes/scaling.json, results/homes/scaling.csv and docs/scaling.png.
 """
 
 import csv
@@ -37,7 +37,7 @@ RESULTS = Path("results/homes")
 ACTORS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_000]
 NODES = [16, 64, 256]
 CORES = 16  # of a node
-INTERVAL = 0.05  # seconds between two publications
+REST = 0.1  # of θ_a for each of θ
 STEPS = 4 * 20 / 5  # environment steps for each gradient: four trajectories of 20 steps, each learnt from five times
 
 
@@ -50,6 +50,7 @@ class Plan:
     gigabits: float = 10.0
     processes: int = 1  # of one client
     number: int = 4  # bytes of a gradient's
+    interval: float = 0.05  # seconds between two versions of θ for a client
     old: bool = False  # each push is answered by all parameters
 
 
@@ -61,9 +62,18 @@ PLANS = [
     Plan("1 shard, groups of 16, 10 Gb/s", processes=CORES),
     Plan("8 shards, groups of 16, 1 Gb/s", shards=8, gigabits=1.0, processes=CORES),
     Plan("8 shards, groups of 16, 1 Gb/s, bfloat16", shards=8, gigabits=1.0, processes=CORES, number=2),
+    Plan(
+        "16 shards, groups of 16, 1 Gb/s, bfloat16, 200 ms",
+        shards=16,
+        gigabits=1.0,
+        processes=CORES,
+        number=2,
+        interval=0.2,
+    ),
     Plan("8 shards, groups of 16, 10 Gb/s", shards=8, processes=CORES),
     Plan("8 shards, groups of 16, 25 Gb/s", shards=8, gigabits=25.0, processes=CORES),
     Plan("16 shards, groups of 16, 10 Gb/s", shards=16, processes=CORES),
+    Plan("32 shards, groups of 16, 10 Gb/s", shards=32, processes=CORES),
     Plan("32 shards, groups of 16, 25 Gb/s", shards=32, gigabits=25.0, processes=CORES),
 ]
 
@@ -94,14 +104,18 @@ def measure() -> dict[str, float]:
     numbers = {"parameters": float(len(home.theta)), "average_parameters": float(len(home.theta_a))}
     training.close()
     server = json.loads((RESULTS / "server.json").read_text())
-    one, sixteenth = (1 / server[name]["pushes_of_one_core"] for name in ("one shard", "a sixteenth"))
-    shared = (one - sixteenth) * 16 / 15  # what shrinks with the shard
+    names = ("one shard, no parameters", "one shard, all parameters", "a sixteenth, no parameters",
+             "a sixty-fourth, no parameters")  # fmt: skip
+    one, all_parameters, sixteenth, sixty_fourth = (1 / server[name]["pushes_of_one_core"] for name in names)
+    every = max(0.0, (4 * sixty_fourth - sixteenth) / 3)  # small ones, which the cache holds alike
     return numbers | {
         "seconds_of_one_update_in_an_actor": update,
         "seconds_of_gathering_a_gradient": median(gathering),
         "seconds_of_a_push_as_it_was": 1 / server["answer with parameters"]["pushes_of_one_core"],
-        "seconds_of_a_push_that_shards_share": shared,
-        "seconds_of_a_push_in_every_shard": one - shared,
+        "seconds_of_a_push_that_shards_share": one - every,
+        "seconds_of_a_push_in_every_shard": every,
+        "seconds_of_a_push_in_its_sender": server["one shard"]["sender_milliseconds_of_a_push"] / 1_000,
+        "seconds_of_sending_theta_that_shards_share": (all_parameters - one) / 2,  # and as much for θ_a
     }
 
 
@@ -120,11 +134,10 @@ class Line:
 
 @dataclass
 class Node:
-    """A machine's network card, and the version of θ that is there."""
+    """A machine's network card."""
 
     out: Line
     into: Line
-    version: int = -1
 
 
 def simulate(costs: dict[str, float], plan: Plan, actors: int) -> dict[str, Any]:
@@ -136,14 +149,15 @@ def simulate(costs: dict[str, float], plan: Plan, actors: int) -> dict[str, Any]
     server, card_in, card_out = Line(), Line(), Line()
     second = 8 / (plan.gigabits * 1e9)  # of a byte
     gradient = costs["parameters"] * plan.number
-    version_bytes = 4 * (costs["parameters"] + costs["average_parameters"] * (1.0 if plan.old else 0.1))
+    version_bytes = 4 * (costs["parameters"] + costs["average_parameters"] * (1.0 if plan.old else REST))
+    sending = (1 + REST) * costs["seconds_of_sending_theta_that_shards_share"] / plan.shards
     work = costs["seconds_of_a_push_that_shards_share"] / plan.shards + costs["seconds_of_a_push_in_every_shard"]
     if plan.old:
-        work = costs["seconds_of_a_push_as_it_was"]
-    compute = costs["seconds_of_one_update_in_an_actor"]
+        work, sending = costs["seconds_of_a_push_as_it_was"], 0.0
+    leading = costs["seconds_of_a_push_in_its_sender"]
     if processes > 1:  # the leader's work is done by the same cores, and no push comes sooner than it
-        leading = processes * costs["seconds_of_gathering_a_gradient"]
-        compute = max(compute + leading / processes, leading)
+        leading += processes * costs["seconds_of_gathering_a_gradient"]
+    compute = max(costs["seconds_of_one_update_in_an_actor"] + leading / processes, leading)
 
     spread = 0.2 / np.sqrt(processes)  # of the mean of a group's times
 
@@ -152,8 +166,8 @@ def simulate(costs: dict[str, float], plan: Plan, actors: int) -> dict[str, Any]
 
     waiting = [(lasts() * rng.uniform(0.1, 1), client, 0) for client in range(clients)]
     heapq.heapify(waiting)
-    answered, newest = [0.0] * clients, [0] * clients
-    updates, published, due, stale = 0, 0, 0.0, []
+    answered, newest, due = [0.0] * clients, [0] * clients, [0.0] * clients
+    updates, stale = 0, []
     last = 0.0
     while updates < max(3_000, 25 * clients):
         sent, client, seen = heapq.heappop(waiting)
@@ -163,16 +177,15 @@ def simulate(costs: dict[str, float], plan: Plan, actors: int) -> dict[str, Any]
         done = server.serve(there, work)
         stale.append(updates - seen)
         updates += 1
-        if plan.old or done >= due:
-            published, due = updates, done + INTERVAL
-        if plan.old or node.version < published:  # all shards send their parts at once
+        start, base = max(sent, answered[client]), newest[client]
+        if plan.old or done >= due[client]:  # all shards send their parts at once
+            due[client], newest[client] = done + plan.interval, updates
+            done = server.serve(done, sending)
             fetched = card_out.serve(done, version_bytes / plan.shards * second)
             fetched = node.into.serve(fetched, version_bytes * second)
-            node.version = published
         else:
             fetched = done
-        start, base = max(sent, answered[client]), newest[client]
-        answered[client], newest[client] = fetched, node.version
+        answered[client] = fetched
         heapq.heappush(waiting, (start + lasts(), client, base))
         last = max(last, done)
     busy = {

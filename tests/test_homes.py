@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,10 +32,12 @@ from environments import Mortal
 from run_files import latest
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'acer-rl[ray]'")
+from acer.homes import wire  # noqa: E402
 from acer.homes.cluster import join  # noqa: E402
 from acer.homes.remote import Remote, joined, parts  # noqa: E402
-from acer.homes.server import Answer, Part, Shard, Version, packed, unpacked  # noqa: E402
+from acer.homes.server import Client, Part, Shard, packed, unpacked  # noqa: E402
 from acer.homes.team import Alone  # noqa: E402
+from acer.homes.wire import COUNTERS, MOMENTS, NEW, Answer, Request, Sizes, TcpLine, WireLost  # noqa: E402
 
 SMALL = {"environments": 4, "hidden": (16,), "replay_start": 80, "eval_episodes": 2, "eval_limit": 50}
 CARTPOLE_MARK = 475.0
@@ -246,19 +250,20 @@ def test_everybody_on_a_cluster_works_and_nothing_is_counted_twice(settings, clu
 # ------------------------------------------------------------------ parameter servers
 
 
-class Handle:
-    """A Ray actor's methods without Ray: each call is made at once."""
+class Direct:
+    """A line to a shard of this process: each request is answered at once."""
 
-    def __init__(self, kept):
-        self.kept = kept
+    def __init__(self, shard):
+        self.shard, self.client = shard, Client()
 
-    def __getattr__(self, name):
-        return SimpleNamespace(remote=lambda *arguments: getattr(self.kept, name)(*arguments))
+    def send(self, request):
+        self.answer = self.shard.answer(request, self.client)
 
+    def receive(self):
+        return self.answer
 
-@pytest.fixture
-def without_ray(monkeypatch):
-    monkeypatch.setattr(ray, "get", lambda what: what)
+    def close(self):
+        pass
 
 
 def vectors(numbers, averaged):
@@ -270,19 +275,19 @@ def shards_of(whole, count, interval=0.0):
     return [Shard(part, Constants(0.99, 0.99, 1e-6), interval) for part in parts(whole, count)]
 
 
-def remote(servers, numbers, averaged, **settings):
+def remote(lines, numbers, averaged, moments=None, **settings):
     config = defaults("CartPole-v1", False, home="ray", **settings)
     places = torch.zeros(numbers), torch.zeros(averaged), torch.zeros(numbers)
-    return Remote([Handle(server) for server in servers], config, places, Constants(0.99, 0.99, 1e-6), None)
+    return Remote(lines, config, places, Constants(0.99, 0.99, 1e-6), moments)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_shards_together_are_one_server(count, without_ray):
+def test_shards_together_are_one_server(count):
     """Updates number by number, with a clipping factor that the whole gradient's norm decided."""
     theta, theta_a, square = vectors(101, 60)
     whole = Part(theta, theta_a, np.abs(square), 5, 1)
     shards = shards_of(whole, count)
-    home = remote(shards, 101, 60, overlap=False, shards=count)
+    home = remote([Direct(shard) for shard in shards], 101, 60, overlap=False, shards=count)
     local = [torch.from_numpy(array.copy()) for array in (theta, theta_a, np.abs(square))]
     for seed in range(5):
         gradient = torch.randn(101, generator=torch.Generator().manual_seed(seed))
@@ -300,57 +305,175 @@ def test_shards_together_are_one_server(count, without_ray):
     assert (together.steps, together.skipped) == (home.steps, home.skipped) == (20, 1)
 
 
-def test_parameters_are_published_no_more_often_than_asked(monkeypatch):
-    """Those that are too large for an answer: pushes between two versions are answered without one, and the version
-    that everybody gets is one object of the store."""
-    stored = []
-    monkeypatch.setattr(ray, "put", lambda value: stored.append(value) or len(stored))
+def test_a_client_gets_parameters_no_more_often_than_asked(monkeypatch):
+    """Those that are too large for every answer."""
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     whole = Part(*(np.zeros(size, np.float32) for size in (30_000, 20_000, 30_000)))
     (shard,) = shards_of(whole, 1, interval=0.05)
-    first = shard.pull()
-    assert first.theta.number == first.average.number == 0 and len(stored) == 2
-    gradient = np.ones(30_000, np.float32)
-    has = 0, 0
+    one, other = Client(), Client()
+    push = Request(np.ones(30_000, np.float32), 1e-3)
+    first = shard.answer(Request(want=NEW), one)
+    assert first.theta is not None and first.theta_a is not None and first.staleness == -1
     for _ in range(10):
-        answer = shard.push(gradient, 1e-3, 1.0, 0, (0, 0), has)
-        assert answer.theta is None and answer.average is None
-    assert answer.staleness == 9 and len(stored) == 2
+        answer = shard.answer(push, one)
+        assert answer.theta is None and answer.theta_a is None
+    assert (answer.staleness, answer.updates) == (9, 10)
+    assert shard.answer(push, other).theta is not None  # to each in its own time
     now[0] += 0.06
-    answers = [shard.push(gradient, 1e-3, 1.0, 0, (0, 0), has) for _ in range(3)]
-    assert [answer.theta.updates for answer in answers] == [11] * 3 and len(stored) == 3
-    assert all(answer.average is None for answer in answers)  # θ_a travels less often
+    answer = shard.answer(push, one)
+    assert answer.theta is not None and answer.theta_a is None  # θ_a travels less often
     now[0] += 0.5
-    answer = shard.push(gradient, 1e-3, 1.0, 0, (0, 0), (1, 0))
-    assert answer.average.number == 1 and len(stored) == 5
-    fresh = shard.pull((0, 0), (2, 1), True)
-    assert fresh.theta is None  # nothing has changed since
+    assert shard.answer(push, one).theta_a is not None
+    fresh = shard.answer(Request(want=NEW), one)
+    assert fresh.theta is None and fresh.theta_a is None  # nothing has changed since
+    counters = shard.answer(replace(push, want=COUNTERS), one)
+    now[0] += 9
+    assert counters.theta is None and shard.answer(Request(want=MOMENTS), one).theta is None
 
 
-def test_an_average_that_is_not_sent_follows_theta(without_ray):
+def test_an_average_that_is_not_sent_follows_theta():
     """θ_a of k updates ago and today's θ: α^k θ_a + (1 − α^k) θ, and once it is sent, what is sent."""
     theta, theta_a, square = vectors(10, 10)
     (shard,) = shards_of(Part(theta, theta_a, np.abs(square)), 1)
-    home = remote([shard], 10, 10)
+    home = remote([Direct(shard)], 10, 10)
     newer = torch.ones(10).numpy()
-    home._read(0, Answer(0, 0, 0, Version(7, 3, newer), None))
+    home._take([Answer(0, 0, 0, 3, theta=newer)])
     torch.testing.assert_close(home.theta_a, 0.99**3 * torch.from_numpy(theta_a) + (1 - 0.99**3) * torch.ones(10))
-    home._read(0, Answer(0, 0, 0, None, Version(4, 3, (2 * newer, None))))
+    home._take([Answer(0, 0, 0, 3, theta_a=2 * newer)])
     torch.testing.assert_close(home.theta_a, torch.full((10,), 2.0))
 
 
-def test_a_version_that_came_too_late_is_made_up_for(without_ray, monkeypatch):
-    """Ray has dropped it: θ stays as it was, and the next answer brings a newer one."""
+@pytest.mark.parametrize("overlap", [True, False])
+def test_what_was_observed_is_heard_of_once(overlap):
+    """With overlap it travels with the next request, or with the last; each value counts once."""
+    theta, theta_a, square = vectors(10, 10)
+    (shard,) = shards_of(Part(theta, theta_a, np.abs(square), moments=Moments((3,))), 1)
+    home = remote([Direct(shard)], 10, 10, Moments((3,)), overlap=overlap)
+    values = np.random.default_rng(0).normal(3, 2, size=(7, 5, 3))
+    for part in values:
+        home.observe(part)
+        home.push(torch.ones(10), 1e-3)
+        home.pull()
+    home.observe(values[0])
+    home.flush()
+    home.flush()
+    everything = np.concatenate([*values, values[0]])
+    assert shard.moments.count == 40
+    np.testing.assert_allclose(shard.moments.mean, everything.mean(0))
+    np.testing.assert_allclose(shard.moments.variance, everything.var(0))
+    home.pull()
+    home.pull()
+    assert home.moments.count == 40
+
+
+def test_a_gradient_on_its_way_is_not_the_one_that_is_computed_next():
+    """The actor-learner fills its vector again while a push waits to be sent."""
     theta, theta_a, square = vectors(10, 10)
     (shard,) = shards_of(Part(theta, theta_a, np.abs(square)), 1)
-    home = remote([shard], 10, 10)
-    before, has = home.theta.clone(), list(home._has)
-    assert not home._read(0, Answer(0, 0, 0, Version(7, 3, None), None))
-    assert torch.equal(home.theta, before) and home._has == has
-    shard.push(np.ones(10, np.float32), 1e-3, 1.0, 0, (0, 0), (-1, -1))
-    home._refresh()
-    assert torch.equal(home.theta, shard.theta) and home.updates == 1
+    line, gate = Direct(shard), threading.Event()
+    home = remote([line], 10, 10)
+    sent, line.send = line.send, lambda request: (gate.wait(10), sent(request))
+    before = shard.theta.clone()
+    home.push(home.gradient, 1e-3)  # zeros
+    home.gradient.fill_(1.0)
+    gate.set()
+    home.pull()
+    home.pull()
+    assert shard.updates == 1 and torch.equal(shard.theta, before)
+
+
+def test_bfloat16_is_applied_as_what_it_stands_for():
+    """The same bits as with the widened gradient, in one pass or several."""
+    for one_pass in (True, False):
+        constants = Constants(0.99, 0.99, 1e-6, one_pass)
+        generator = torch.Generator().manual_seed(0)
+        gradient = torch.randn(10_000, generator=generator).bfloat16()
+        narrow, wide = ([torch.randn(size, generator=torch.Generator().manual_seed(size)).abs()
+                         for size in (10_000, 9_000, 10_000)] for _ in range(2))  # fmt: skip
+        descend(*narrow, gradient, 1e-2, constants, 0.5)
+        descend(*wide, gradient.float(), 1e-2, constants, 0.5)
+        assert all(torch.equal(one, other) for one, other in zip(narrow, wide, strict=True))
+
+
+# ------------------------------------------------------------------ the wire
+
+
+SECRET = bytes(range(32))
+
+
+@pytest.fixture
+def served():
+    """A server on the loopback interface, with one number that it counts up; where it is, and what it was asked."""
+    listener, asked = wire.listen("127.0.0.1"), []
+    sizes = Sizes(5, 0, 7)
+
+    def answer(request):
+        copies = [None if part is None else part.copy() for part in (request.gradient, request.observed)]
+        asked.append(replace(request, gradient=copies[0], observed=copies[1]))
+        if request.seen == 13:
+            raise ConnectionAbortedError
+        return Answer(1, 2, 3, 2**40, np.arange(5, dtype=np.float32), np.empty(0, np.float32),
+                      np.arange(7.0) if request.observed is not None else None)  # fmt: skip
+
+    def welcome():
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                threading.Thread(target=wire.serve, args=(connection, SECRET, sizes, answer), daemon=True).start()
+
+    threading.Thread(target=welcome, daemon=True).start()
+    yield listener.getsockname(), sizes, asked
+    listener.close()
+
+
+def test_what_is_sent_over_the_wire_arrives(served):
+    address, sizes, asked = served
+    line = TcpLine(address, SECRET, sizes)
+    requests = [
+        Request(np.arange(5, dtype=np.float32), 0.1, 0.7, 2**33, 10, 1, np.arange(7.0), NEW),
+        Request(want=COUNTERS),
+        Request(np.arange(5, dtype=np.int16), seen=-1),
+    ]
+    for request in requests:
+        line.send(request)
+        answer = line.receive()
+        assert (answer.steps, answer.skipped, answer.staleness, answer.updates) == (1, 2, 3, 2**40)
+        np.testing.assert_array_equal(answer.theta, np.arange(5))
+        assert answer.theta_a.size == 0 and (answer.moments is None) == (request.observed is None)
+    for its, mine in zip(asked, requests, strict=True):
+        for name in ("gradient", "observed"):
+            np.testing.assert_array_equal(getattr(its, name), getattr(mine, name))
+            assert getattr(its, name) is None or getattr(its, name).dtype == getattr(mine, name).dtype
+        assert replace(its, gradient=None, observed=None) == replace(mine, gradient=None, observed=None)
+    line.close()
+
+
+def test_who_does_not_know_the_secret_is_not_heard(served):
+    address, sizes, asked = served
+    with pytest.raises(WireLost, match="secret"):
+        TcpLine(address, bytes(32), sizes)
+    with socket.create_connection(address) as stranger:  # who says the server's own words back to it
+        word = stranger.recv(32, socket.MSG_WAITALL)
+        stranger.sendall(word)
+        stranger.sendall(stranger.recv(32, socket.MSG_WAITALL))
+        stranger.settimeout(10)
+        with suppress(ConnectionResetError):
+            stranger.sendall(bytes(wire.REQUEST.size))
+            assert not stranger.recv(1)
+    assert not asked
+
+
+def test_a_server_that_is_gone_is_said_to_be(served):
+    address, sizes, _ = served
+    line = TcpLine(address, SECRET, sizes)
+    line.send(Request(seen=13))
+    with pytest.raises(WireLost, match=f"127.0.0.1:{address[1]}"):
+        line.receive()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+    with pytest.raises(WireLost, match="refused"):
+        TcpLine(("127.0.0.1", port), SECRET, sizes)
 
 
 def test_what_bfloat16_rounds_away_is_sent_later():
@@ -588,6 +711,75 @@ def test_a_removed_node_loses_its_actors_only(tmp_path):
         nodes.shutdown()
 
 
+@pytest.mark.slow
+def test_what_dies_on_two_nodes_with_two_shards(tmp_path, capfd):
+    """One after the other: a worker, a shard, a node with a shard and a worker on it; then a node comes and is used.
+    The run goes on by itself, and nothing is counted twice."""
+    from ray.cluster_utils import Cluster
+
+    ray.shutdown()
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    second = nodes.add_node(num_cpus=1)
+    ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR",
+             runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}})  # fmt: skip
+
+    def where(actor):
+        return ray.get(actor.__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id()))
+
+    class Watch(Callback):
+        def __init__(self):
+            self.phases, self.nodes_of_shards = [], set()
+            self.workers, self.at = None, []  # at the beginning of the phase
+
+        def on_rollout(self, training, report):
+            workers = training._run._workers
+            steps = [member.steps for member in workers.members]
+            if not self.phases:
+                if all(steps) and training._run._checkpointed:
+                    self.nodes_of_shards = {where(shard) for shard in workers._shards}
+                    ray.kill(workers._workers[0], no_restart=False)
+                    self.next("worker", workers, steps)
+            elif self.phases[-1] == "worker":
+                if workers.members[0].restarts and self.all_went_on(steps):
+                    ray.kill(workers._shards[-1])
+                    self.next("shard", workers, [0, 0])
+            elif self.phases[-1] == "shard":
+                if workers is not self.workers and all(steps):
+                    nodes.remove_node(second)
+                    self.next("node", workers, [0, 0])
+            elif self.phases[-1] == "node":
+                if workers is not self.workers and any(steps):
+                    nodes.add_node(num_cpus=1)
+                    self.next("back", workers, [0, 0])
+            elif all(steps):
+                self.phases.append("all")
+                return False
+            return True
+
+        def next(self, phase, workers, steps):
+            self.phases.append(phase)
+            self.workers, self.at = workers, steps
+
+        def all_went_on(self, steps):
+            return all(now > then for now, then in zip(steps, self.at, strict=True))
+
+    watch = Watch()
+    try:
+        model = ACER("CartPole-v1", home="ray", actors=2, shards=2, checkpoint_every=500, steps=10**8, **SMALL)
+        model.learn(10**8, out=tmp_path / "run", callbacks=[watch])
+        assert watch.phases == ["worker", "shard", "node", "back", "all"]
+        assert len(watch.nodes_of_shards) == 2
+        assert " ".join(capfd.readouterr().err.split()).count("going on from") == 2
+        counted = [int(row["steps"]) for row in csv.DictReader((tmp_path / "run" / "progress.csv").open())]
+        assert counted == sorted(set(counted))
+        lengths = [int(row["length"]) for row in csv.DictReader((tmp_path / "run" / "episodes.csv").open())]
+        assert len(lengths) == model._training.state.meter.episodes and sum(lengths) <= counted[-1]
+        assert torch.isfinite(model._training.state.home.theta).all()
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+
+
 # ------------------------------------------------------------------ bad input
 
 
@@ -672,6 +864,37 @@ if __name__ == "__main__":
     assert set(places) <= {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}, places
     if tuple(map(int, ray.__version__.split(".")[:2])) >= (2, 60):
         assert mode == "token"
+
+
+@pytest.mark.slow
+def test_a_cluster_with_a_token_is_joined_with_it_only(tmp_path):
+    """Another token, or none, is one line; with the right one the run trains there."""
+    script = """
+import ray
+ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+print(ray.get_runtime_context().gcs_address, flush=True)
+input()
+"""
+    token = {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": "a" * 64,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    head = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, **token}, text=True,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+    try:
+        address = head.stdout.readline().strip()
+        flags = ("train", "CartPole-v1", "--home", "ray", "--ray-address", address, "--actors", 1, "--steps", 300)
+        wrong = acer(*flags, "--out", "wrong", cwd=tmp_path, **{**token, "RAY_AUTH_TOKEN": "b" * 64})
+        one_line(wrong, "token")
+        none = acer(*flags, "--out", "none", cwd=tmp_path, **{**token, "RAY_AUTH_MODE": "disabled"})
+        one_line(none, "token")
+        assert not (tmp_path / "wrong").exists() and not (tmp_path / "none").exists()
+        right = acer(*flags, "--out", "right", cwd=tmp_path, **token)
+        assert right.returncode == 0, right.stderr
+        assert (tmp_path / "right" / "checkpoints").exists() and "without a token" not in right.stderr
+    finally:
+        head.communicate("\n", timeout=60)
 
 
 def test_more_actors_than_the_cluster_has_cpus_are_refused(cluster):

@@ -66,6 +66,11 @@ def _start(cpus: int) -> None:
             runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}},
             **QUIET,
         )
+    except Exception as error:  # Ray raises no narrower one if the machine is too busy for its processes to begin
+        raise SettingsError(
+            f"Ray does not start on this machine ({in_one_line(error)}); try again when it is less busy, or start a "
+            "cluster yourself and name it by --ray-address"
+        ) from None
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before[1]
         if before[0] is None:

@@ -1,33 +1,35 @@
 """Workers on Ray: the actor-learners and the parameter servers are Ray actors.
 
-Ray places them, starts again what dies, and carries gradients and parameters through its object store. `cluster` joins
+Ray places them, starts again what dies and carries reports; gradients and parameters go over `wire`. `cluster` joins
 or starts Ray, `server` is a shard of the parameters, `remote` the way to them, `team` what works in an actor-learner's
 Ray actor.
 """
 
 import copy
 import dataclasses
+import secrets
 import time
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from acer.config import Config
 from acer.console import warn
 from acer.envs.others import EnvMaker
-from acer.errors import ParameterServerLost, SettingsError
+from acer.errors import ParameterServerLost, SettingsError, in_one_line
 from acer.homes.cluster import connect
 from acer.homes.local import Local
 from acer.homes.processes import News
 from acer.homes.remote import joined, parts
 from acer.homes.server import Load, Part, Shard
 from acer.homes.supervisor import PATIENCE, Supervisor, WorkerFailure, WorkerSpec, packed
-from acer.homes.team import LOST, Birth, Servers, Team, team
+from acer.homes.team import LOST, Birth, Servers, Team, failure, team
+from acer.homes.wire import Address
 from acer.learner.actor_learner import ActorState, Report
 from acer.machine import keep_memory
 
@@ -52,8 +54,7 @@ class Worker:
                 self._team.start(birth)
             news = self._team.work()
         except Exception as error:
-            death = WorkerFailure(LOST) if isinstance(error, RayError) else WorkerFailure.by(error)
-            news = [(birth.number, death) for birth in births]
+            news = [(birth.number, failure(error)) for birth in births]
         if any(isinstance(what, WorkerFailure) and what.reason == LOST for _, what in news):
             self._team = None
         return news
@@ -84,9 +85,14 @@ class RayWorkers(Supervisor):
         teams = len(self.members) // self._each
         self._own = connect(config, len(self.members), again)
         self._group: PlacementGroup | None = None
+        self._workers: list[Any] = []
+        self._calls: dict[Any, int] = {}  # which team's call will answer
         self._shards = self._place_shards()
+        secret = secrets.token_bytes(32)
         self._servers = Servers(
             self._shards,
+            self._addresses(secret),
+            secret,
             len(home.theta),
             len(home.theta_a),
             home.constants,
@@ -95,10 +101,9 @@ class RayWorkers(Supervisor):
         worker: Any = ray.remote(Worker).options(
             num_cpus=config.cpus_per_actor * self._each, max_restarts=-1, max_task_retries=0
         )
-        self._workers: list[Any] = [worker.remote() for _ in range(teams)]
+        self._workers = [worker.remote() for _ in range(teams)]
         self._births: list[list[Birth]] = [[] for _ in range(teams)]  # that the next call of work brings
         self._alive: list[set[int]] = [set() for _ in range(teams)]  # members at work, by number in the team
-        self._calls: dict[Any, int] = {}  # which team's call will answer
         self._gone: set[int] = set()  # whose processes are gone and have not yet answered again
         self._states: list[ActorState | None] = [None] * len(self.members)
         self._stopped = False
@@ -191,6 +196,17 @@ class RayWorkers(Supervisor):
             for part, options in zip(initial, placed, strict=True)
         ]
 
+    def _addresses(self, secret: bytes) -> list[Address]:
+        """Where the servers answer those who know the secret."""
+        try:
+            return ray.get([shard.listen.remote(secret) for shard in self._shards])
+        except RayActorError as error:
+            self.kill()
+            raise ParameterServerLost(f"{LOST} ({in_one_line(error)})") from None
+        except RayTaskError as error:
+            self.kill()
+            raise SettingsError(f"a parameter server cannot listen on its node: {in_one_line(error.cause)}") from None
+
     def _start(self, member: int, part: ActorState | None) -> None:
         actor, number = divmod(member, self._each)
         self._births[actor].append(Birth(number, member, self.members[member].restarts, part))
@@ -276,8 +292,12 @@ class RayWorkers(Supervisor):
             self._looked = time.monotonic()
         if self._asked and len(ray.wait(self._asked, num_returns=len(self._asked), timeout=0)[0]) == len(self._asked):
             asked, self._asked = self._asked, []
-            with suppress(RayError):  # one that is dead is missed by those who work with it
+            try:
                 self._compare(ray.get(asked))
+            except ActorDiedError:  # those who work with it may still wait for a word from its machine
+                raise ParameterServerLost(LOST) from None
+            except RayError:  # it cannot be reached at the moment
+                pass
 
     def _compare(self, loads: list[Load]) -> None:
         pairs = [(then, now) for then, now in zip(self._loads, loads, strict=False) if now.clock > then.clock]

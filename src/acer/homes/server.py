@@ -1,16 +1,14 @@
-"""A parameter server on Ray: a shard of θ, θ_a and the optimiser's mean of squares, and what it publishes of them.
+"""A parameter server: a Ray actor with a shard of θ, θ_a and the optimiser's mean of squares.
 
-A push is answered by a few counters. Parameters are published: written to Ray's object store once for all
-actor-learners, at most every so often. An answer only names the newest version, and only to those who lack it; every
-node fetches it once. θ_a and the running normalisation are published less often than θ: between two versions of θ_a
-an actor-learner follows it by itself (see `remote`). What is small travels within the answer.
+Actor-learners reach it over `wire`, each with a thread of its own here. A push is answered by a few counters, and by
+parameters when it is time: each client gets θ at most every so often, θ_a and the running normalisation less often.
+Between two versions of θ_a an actor-learner follows it by itself (see `remote`). Those of small networks come with
+every answer. θ is sent as it is while others may change it, as actor-learners read it that share memory.
 """
 
 import itertools
+import threading
 import time
-import warnings
-from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +16,14 @@ import numpy as np
 import ray
 import torch
 from numpy.typing import NDArray
-from ray.exceptions import ReferenceCountingAssertionError
 from torch import Tensor
 
+from acer.homes import wire
+from acer.homes.wire import DUE, MOMENTS, NEW, Address, Answer, Request, Sizes
 from acer.learner.normalizer import Moments
 from acer.learner.parameters import Constants, descend
 
-INLINE = 80_000  # bytes of arrays that Ray sends within an answer rather than through its store
-KEPT = 4  # versions of each kind in the store
+SMALL = 80_000  # bytes of all that a client reads, up to which it comes with every answer
 SLOWER = 10  # intervals of θ's versions in one of θ_a's and the normalisation's
 
 Array = NDArray[Any]
@@ -42,33 +40,9 @@ class Part:
     skipped: int = 0  # updates left out
     moments: Moments | None = None
 
-
-@dataclass(frozen=True)
-class Version:
-    """Something published."""
-
-    number: int
-    updates: int  # that it holds
-    value: Any  # or its reference in Ray's store
-
-    def fetch(self) -> Any:
-        """What was published, from this node's store if somebody here has fetched it before; none if it is outdated and
-        Ray has dropped it, which happens to those who come late."""
-        try:
-            return ray.get(self.value) if isinstance(self.value, ray.ObjectRef) else self.value
-        except ReferenceCountingAssertionError:
-            return None
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a shard tells an actor-learner."""
-
-    steps: int
-    skipped: int
-    staleness: int  # updates between the parameters that a pushed gradient was computed from and its arrival
-    theta: Version | None  # what the caller does not have yet
-    average: Version | None  # θ_a, and the packed moments or none
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(len(self.theta), len(self.theta_a), 0 if self.moments is None else len(self.moments.pack()))
 
 
 @dataclass(frozen=True)
@@ -77,90 +51,100 @@ class Load:
 
     steps: int  # T
     updates: int
-    busy: float  # seconds of processor time, those of Ray's threads in its process too
+    busy: float  # seconds of processor time, of all threads
     clock: float
 
 
-class Publication:
-    """The newest version of something that changes; a newer one is made at most every `interval` seconds."""
+@dataclass
+class Client:
+    """What a client has: updates in its θ and θ_a, changes in its moments; and when it is due for newer ones."""
 
-    def __init__(self, interval: float) -> None:
-        self._interval = interval
-        self._kept: deque[Version] = deque(maxlen=KEPT)  # the newest, and those that answers on their way may name
-        self._changes = -1
-        self._due = 0.0
-
-    def newer(self, than: int, value: Callable[[], Any], updates: int, changes: int, at_once: bool) -> Version | None:
-        """The newest version, if its number is above `than`. changes: how often the value has changed so far."""
-        if changes != self._changes and (at_once or time.monotonic() >= self._due):
-            self._kept.append(Version(self._kept[-1].number + 1 if self._kept else 0, updates, value()))
-            self._changes, self._due = changes, time.monotonic() + self._interval
-        return self._kept[-1] if self._kept[-1].number > than else None
+    theta: int = -1
+    theta_a: int = -1
+    moments: int = -1
+    due: float = 0.0
+    rest_due: float = 0.0
 
 
 class Shard:
     """One parameter server."""
 
     def __init__(self, part: Part, constants: Constants, interval: float) -> None:
-        """interval: seconds between two versions of θ at least."""
+        """interval: seconds between two versions of θ for a client at least."""
         torch.set_num_threads(1)
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # gradients are only read
         self.theta, self.theta_a, self.square = (
             torch.from_numpy(array.copy()) for array in (part.theta, part.theta_a, part.square)
         )
         self.steps, self.skipped, self.moments = part.steps, part.skipped, part.moments
-        self.constants = constants
+        self.constants, self.sizes = constants, part.sizes
         self.updates = 0
         self._observed = 0  # changes of the moments
-        size = 4 * (len(part.theta) + len(part.theta_a)) + (0 if part.moments is None else part.moments.pack().nbytes)
-        self._inline = size <= INLINE
-        self._theta, self._average = Publication(interval), Publication(SLOWER * interval)
+        self._interval = interval
+        self._small = 4 * (self.sizes.theta + self.sizes.theta_a) + 8 * self.sizes.moments <= SMALL
+        self._lock = threading.Lock()  # of everything above
 
-    def push(
-        self, gradient: Array, rate: float, factor: float, seen: int, counts: tuple[int, int], has: tuple[int, int]
-    ) -> Answer:
-        """One update. seen: updates in the parameters that the gradient was computed from; counts: steps made and
-        updates left out since the caller's last call; has: numbers of the versions that it has."""
-        staleness = self.updates - seen
-        descend(self.theta, self.theta_a, self.square, unpacked(gradient), rate, self.constants, factor)
-        self.updates += 1
-        return self.pull(counts, has, staleness=staleness)
+    def listen(self, secret: bytes) -> Address:
+        """Where actor-learners that know the secret are answered from now on."""
+        node = ray.get_runtime_context().get_node_id()
+        nodes = ray.nodes()  # type: ignore[no-untyped-call]
+        host = next(str(one["NodeManagerAddress"]) for one in nodes if one["NodeID"] == node)
+        listener = wire.listen(host)
+        threading.Thread(target=self._welcome, args=(listener, secret), daemon=True).start()
+        return host, int(listener.getsockname()[1])
 
-    def pull(
-        self, counts: tuple[int, int] = (0, 0), has: tuple[int, int] = (-1, -1), fresh: bool = False, staleness: int = 0
-    ) -> Answer:
-        """What is new. fresh: as of this moment, not as last published."""
-        self.count(*counts)
-        at_once = fresh or self._inline
-        theta = self._theta.newer(has[0], lambda: self._stored(self.theta.numpy()), self.updates, self.updates, at_once)
-        changes = self.updates + self._observed
-        average = self._average.newer(has[1], self._packed_average, self.updates, changes, at_once)
-        return Answer(self.steps, self.skipped, staleness, theta, average)
-
-    def count(self, steps: int, skipped: int) -> None:
-        self.steps += steps
-        self.skipped += skipped
-
-    def observe(self, count: float, mean: Array, variance: Array) -> Array:
-        """Takes new observations into the running normalisation, which it returns."""
-        assert self.moments is not None
-        self.moments.merge(count, mean, variance)
-        self._observed += 1
-        return self.moments.pack()
+    def answer(self, request: Request, client: Client) -> Answer:
+        """One update, if the request brings a gradient, and what its sender does not have yet."""
+        with self._lock:
+            staleness = -1 if request.gradient is None else self.updates - request.seen
+            if request.gradient is not None:
+                gradient = unpacked(request.gradient)
+                rate, factor = request.rate, request.factor
+                descend(self.theta, self.theta_a, self.square, gradient, rate, self.constants, factor)
+                self.updates += 1
+            if request.observed is not None and self.moments is not None:
+                new = self.moments.unpack(request.observed)
+                self.moments.merge(new.count, new.mean, new.variance)
+                self._observed += 1
+            self.steps += request.steps
+            self.skipped += request.skipped
+            return self._news(staleness, client, request.want)
 
     def whole(self) -> Part:
         """Everything there is, for the run."""
-        arrays = self.theta.numpy(), self.theta_a.numpy(), self.square.numpy()
-        return Part(*arrays, self.steps, self.skipped, self.moments)
+        with self._lock:
+            theta, theta_a, square = (tensor.numpy().copy() for tensor in (self.theta, self.theta_a, self.square))
+            moments = None if self.moments is None else self.moments.unpack(self.moments.pack())
+            return Part(theta, theta_a, square, self.steps, self.skipped, moments)
 
     def load(self) -> Load:
         return Load(self.steps, self.updates, time.process_time(), time.monotonic())
 
-    def _packed_average(self) -> Any:
-        return self._stored((self.theta_a.numpy(), None if self.moments is None else self.moments.pack()))
+    def _news(self, staleness: int, client: Client, want: int) -> Answer:
+        """What a client lacks of what it wants."""
+        now = time.monotonic()
+        at_once = want == NEW or (want == DUE and self._small)
+        theta = theta_a = moments = None
+        if client.theta != self.updates and (at_once or (want == DUE and now >= client.due)):
+            theta = self.theta.numpy()
+            client.theta, client.due = self.updates, now + self._interval
+        rest = at_once or (want == DUE and now >= client.rest_due)
+        if client.theta_a != self.updates and rest:
+            theta_a, client.theta_a = self.theta_a.numpy(), self.updates
+        if client.moments != self._observed and self.moments is not None and (rest or want == MOMENTS):
+            moments, client.moments = self.moments.pack(), self._observed
+        if rest:
+            client.rest_due = now + SLOWER * self._interval
+        return Answer(self.steps, self.skipped, staleness, self.updates, theta, theta_a, moments)
 
-    def _stored(self, value: Any) -> Any:
-        return value if self._inline else ray.put(value)
+    def _welcome(self, listener: Any, secret: bytes) -> None:
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=self._serve, args=(connection, secret), daemon=True).start()
+
+    def _serve(self, connection: Any, secret: bytes) -> None:
+        torch.set_num_threads(1)  # of this thread
+        client = Client()
+        wire.serve(connection, secret, self.sizes, lambda request: self.answer(request, client))
 
 
 def cuts(count: int, shards: int) -> list[slice]:
@@ -182,4 +166,4 @@ def packed(gradient: Tensor, precision: str, error: Tensor) -> Array:
 def unpacked(array: Array) -> Tensor:
     """A gradient as it was sent."""
     tensor = torch.from_numpy(array)
-    return tensor if array.dtype == np.float32 else tensor.view(torch.bfloat16).float()
+    return tensor if array.dtype == np.float32 else tensor.view(torch.bfloat16)

@@ -3,17 +3,20 @@
 import math
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import ray
 import torch
 from ray.exceptions import RayError
 
+from acer.errors import described
 from acer.homes.group import GroupMemory
 from acer.homes.processes import TICK, News, Processes
 from acer.homes.remote import Remote
+from acer.homes.server import cuts
 from acer.homes.supervisor import WorkerFailure, WorkerSpec
+from acer.homes.wire import Address, Line, Sizes, TcpLine, WireLost
 from acer.learner.actor_learner import ActorLearner, ActorState, HomeMaker
 from acer.learner.networks import Network, Policy
 from acer.learner.normalizer import Moments
@@ -26,9 +29,11 @@ LOST = "a process that held the parameters is gone"
 
 @dataclass(frozen=True)
 class Servers:
-    """The shards, and what they hold."""
+    """The shards, how they are reached, and what they hold."""
 
     shards: list[Any]
+    addresses: list[Address]
+    secret: bytes = field(repr=False)
     numbers: int  # in θ
     averaged: int  # in θ_a
     constants: Constants
@@ -37,6 +42,15 @@ class Servers:
     def steps(self) -> int:
         """T."""
         return int(ray.get(self.shards[0].load.remote()).steps)
+
+    def lines(self) -> list[Line]:
+        """Connections to all."""
+        lines: list[Line] = []
+        for address, cut in zip(self.addresses, cuts(self.numbers, len(self.shards)), strict=True):
+            averaged = max(0, min(cut.stop, self.averaged) - cut.start)
+            moments = 0 if self.moments is None or lines else len(self.moments.pack())
+            lines.append(TcpLine(address, self.secret, Sizes(cut.stop - cut.start, averaged, moments)))
+        return lines
 
 
 @dataclass(frozen=True)
@@ -64,6 +78,13 @@ class Team(Protocol):
 
     def parts(self) -> list[ActorState | None]:
         """What each holds beside the parameters."""
+
+
+def failure(error: Exception) -> WorkerFailure:
+    """How an actor-learner ended: by its own error, or because a server did not answer."""
+    if isinstance(error, RayError | WireLost):
+        return WorkerFailure(LOST, described(error))
+    return WorkerFailure.by(error)
 
 
 def team(job: WorkerSpec, servers: Servers) -> Team:
@@ -98,7 +119,7 @@ class Alone:
                 news.append((0, self.learner.iterate()))
             self.learner.agent.home.flush()  # type: ignore[attr-defined]
         except Exception as error:
-            death = WorkerFailure(LOST) if isinstance(error, RayError) else WorkerFailure.by(error)
+            death = failure(error)
             self._end()
             if not news:
                 return [(0, death)]
@@ -112,7 +133,7 @@ class Alone:
         servers, config = self.servers, self.job.config
 
         def make(network: Network, average: Policy, constants: Constants, moments: Moments | None) -> Remote:
-            return Remote(servers.shards, config, place(network, average), constants, moments)
+            return Remote(servers.lines(), config, place(network, average), constants, moments)
 
         return make
 
@@ -120,6 +141,8 @@ class Alone:
         if self.learner is not None:
             with suppress(Exception):
                 self.learner.agent.home.flush()  # type: ignore[attr-defined]
+            with suppress(Exception):
+                self.learner.agent.home.close()  # type: ignore[attr-defined]
             with suppress(Exception):
                 self.learner.rollout.env.close()
             self.learner = None
@@ -137,7 +160,7 @@ class Group:
         self.job, self.servers = job, servers
         self.memory = GroupMemory.of(count, servers.numbers, servers.averaged, servers.moments)
         vectors = self.memory.theta, self.memory.theta_a, torch.zeros(servers.numbers)
-        self.remote = Remote(servers.shards, job.config, vectors, servers.constants, servers.moments)
+        self.remote = Remote(servers.lines(), job.config, vectors, servers.constants, servers.moments)
         self._processes = Processes(job, self.memory, count)
         self._counted = torch.zeros(2, dtype=torch.int64)  # of the processes' counts, what the servers have heard
         self._gathered, self._rates, self._oldest = 0, 0.0, math.inf  # gradients, their rates, their oldest θ
@@ -158,8 +181,8 @@ class Group:
                     break
             self._count()
             self.remote.flush()
-        except RayError:
-            return self._lost(news)
+        except (RayError, WireLost) as error:
+            return self._lost(news, error)
         return news
 
     def parts(self) -> list[ActorState | None]:
@@ -219,9 +242,10 @@ class Group:
         memory.totals.copy_(torch.tensor(totals))
 
     def _forward_if_possible(self) -> None:
-        with suppress(RayError):  # the next work tells of it
+        with suppress(WireLost):  # the next work tells of it
             self.forward()
 
-    def _lost(self, news: list[News]) -> list[News]:
+    def _lost(self, news: list[News], error: Exception) -> list[News]:
         self._processes.kill()
-        return [*news, *((number, WorkerFailure(LOST)) for number in range(self.job.config.processes_per_actor))]
+        self.remote.close()
+        return [*news, *((number, failure(error)) for number in range(self.job.config.processes_per_actor))]

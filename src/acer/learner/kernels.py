@@ -211,3 +211,22 @@ def descend(
         a = theta_a[start:stop]
         for i in range(len(a)):
             a[i] += moved * (t[i] - a[i])
+
+
+@compiled
+def descend_bfloat16(
+    theta: NDArray[np.float32],
+    theta_a: NDArray[np.float32],
+    square: NDArray[np.float32],
+    bits: NDArray[np.uint16],
+    constants: NDArray[np.float32],
+) -> None:
+    """`descend` with a gradient of bfloat16, given as its bits: they are the upper half of a float32's."""
+    wide = np.empty(4096, np.uint32)
+    single = wide.view(np.float32)
+    for start in range(0, len(theta), 4096):
+        stop = min(start + 4096, len(theta))
+        source = bits[start:stop]
+        for i in range(len(source)):
+            wide[i] = np.uint32(source[i]) << np.uint32(16)
+        descend(theta[start:stop], theta_a[start:stop], square[start:stop], single[: stop - start], constants)

@@ -41,8 +41,12 @@ def in_one_pass(
     factor: float = 1.0,
 ) -> None:
     """`rmsprop` and then `average`, θ_a being of the first part of θ. Long vectors are faster so: memory, not
-    arithmetic, is what they cost."""
+    arithmetic, is what they cost. The gradient may be of bfloat16."""
     from acer.learner import kernels  # takes half a second, which short vectors need not pay
 
     numbers = np.array([rate, factor, decay, 1 - decay, epsilon, 1 - alpha], square.numpy().dtype)
-    kernels.descend(theta.numpy(), theta_a.numpy(), square.numpy(), gradient.numpy(), numbers)
+    vectors = theta.numpy(), theta_a.numpy(), square.numpy()
+    if gradient.dtype == torch.bfloat16:
+        kernels.descend_bfloat16(*vectors, gradient.view(torch.int16).numpy().view(np.uint16), numbers)
+    else:
+        kernels.descend(*vectors, gradient.numpy(), numbers)

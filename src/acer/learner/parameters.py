@@ -127,11 +127,11 @@ def descend(
     constants: Constants,
     factor: float = 1.0,
 ) -> None:
-    """One update in place, the same in every home."""
+    """One update in place, the same in every home. The gradient may be of bfloat16."""
     if constants.one_pass:
         optimizer.in_one_pass(
             theta, theta_a, square, gradient, rate, constants.decay, constants.epsilon, constants.alpha, factor
         )
         return
-    optimizer.rmsprop(theta, square, gradient, rate, constants.decay, constants.epsilon, factor)
+    optimizer.rmsprop(theta, square, gradient.to(theta.dtype), rate, constants.decay, constants.epsilon, factor)
     optimizer.average(theta_a, theta[: len(theta_a)], constants.alpha)

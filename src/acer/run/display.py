@@ -85,11 +85,11 @@ class Display(Live):
         text = "…" if math.isnan(episode_return) else f"{episode_return:,.1f}"
         self._progress.update(task, episode_return=text, speed=f"{speed:,.0f} steps/s{more}", **fields)  # type: ignore[arg-type]
 
-    def log(self, steps: int, episode_return: float, speed: float) -> None:
+    def log(self, steps: int, episode_return: float, speed: float, note: str) -> None:
         """Where there is no terminal to draw on, a line at each row of the log."""
         if self._progress.disable:
             text = "no episode yet" if math.isnan(episode_return) else f"return {episode_return:,.1f}"
-            self.say(f"{steps:>12,} of {self._total:,} steps  {text}  {speed:,.0f} steps/s")
+            self.say(f"{steps:>12,} of {self._total:,} steps  {text}  {speed:,.0f} steps/s{note and '  ' + note}")
 
     def say(self, line: str) -> None:
         """A line above the bar, or into the log."""

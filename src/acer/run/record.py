@@ -36,12 +36,12 @@ class Record:
             self.logs.episodes(report.total, report.episodes)
             self.call("on_rollout", report)
 
-    def row_if_due(self, speed: float) -> None:
-        """The next row of progress.csv, if it is time."""
+    def row_if_due(self, speed: float, note: str) -> None:
+        """The next row of progress.csv, if it is time. note: what the workers say of themselves, for the display."""
         progress, steps = self.state.progress, self.state.steps
         if steps - progress.row_at >= self.state.config.log_every:
             self.logs.progress(self.state.row())
-            self.display.log(steps, self.state.meter.return_mean, speed)
+            self.display.log(steps, self.state.meter.return_mean, speed, note)
             progress.row_at, progress.row_seconds = steps, progress.seconds
 
     def last_row(self) -> None:

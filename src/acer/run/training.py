@@ -157,7 +157,7 @@ class Training:
                 new, checked = self.steps - checked, self.steps
                 speed = (self.steps - first) / (now - began)
                 record.display.show(self.steps, self.state.meter.return_mean, speed, workers.members, workers.note)
-                record.row_if_due(speed)
+                record.row_if_due(speed, workers.note)
                 progress.evaluation_due = due(config.eval_every, self.steps, new)
                 best = progress.evaluation_due and record.evaluation()
                 by_time = config.checkpoint_minutes and now - last_save >= 60 * config.checkpoint_minutes
