@@ -1,8 +1,10 @@
 """The six control tasks: bodies, observations, rewards at hand-set states, episodes, exact restore."""
 
 import os
+import re
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import gymnasium as gym
 import numpy as np
@@ -11,10 +13,12 @@ import torch
 from gymnasium.utils.env_checker import check_env
 
 pytest.importorskip("mujoco", reason="needs the extra control")
+if find_spec("dm_control") is None:
+    pytest.skip("needs dm_control's models: pip install --no-deps dm_control", allow_module_level=True)
 
 import acer
 from acer.config import ALGORITHMS
-from acer.envs import make_batch, preset_of, spaces_of
+from acer.envs import make_batch, preset_of, spaces_of, tasks
 from acer.envs.control import EPISODE, ControlEnv, ControlVectorEnv
 from acer.envs.tasks import TASKS, into, rotation
 from acer.errors import EnvironmentFault
@@ -359,6 +363,18 @@ def test_without_mujoco_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "acer.envs.physics", None)
     with pytest.raises(EnvironmentFault, match=r"pip install 'acer-rl\[control\]'"):
         make_batch("fish", 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [((3, 12), "models: pip install 'acer-rl[control]'"), ((3, 13), "models: pip install --no-deps dm_control")],
+)
+def test_without_the_suites_models_one_line_says_what_to_install(version, message, monkeypatch):
+    """dm_control asks for labmaze, which has no wheel for Python 3.13; the models alone do not need it."""
+    monkeypatch.setattr(tasks, "find_spec", lambda name: None)
+    monkeypatch.setattr(tasks.sys, "version_info", version)
+    with pytest.raises(EnvironmentFault, match=re.escape(message)):
+        tasks._suite.__wrapped__("fish.xml")
 
 
 def test_four_lines_train_a_task():

@@ -289,7 +289,8 @@ def _suite(name: str) -> str:
     """dm_control's model file of that name. The package itself is not imported: it would load a renderer."""
     found = find_spec("dm_control")
     if found is None or not found.submodule_search_locations:
-        # labmaze, which dm_control asks for and these models do not need, has no wheel for newer Pythons.
-        how = install("control") if sys.version_info < (3, 13) else "pip install --no-deps dm_control"
+        how = install("control")
+        if sys.version_info >= (3, 13):
+            how = "pip install --no-deps dm_control (it asks for labmaze, which Python 3.13 has no wheel of)"
         raise EnvironmentFault(f"the control tasks need dm_control's models: {how}")
     return str(Path(found.submodule_search_locations[0]) / "suite" / name)
