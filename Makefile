@@ -28,16 +28,16 @@ demo: $(READY)  ## train ACER on CartPole, evaluate it, draw its curve, film it
 	@echo "See runs/demo/curve.png and runs/demo/video.mp4"
 
 test: $(READY)  ## the tests, a few minutes
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 test-all: $(READY)  ## and those that train for longer
-	$(BIN)/pytest -n auto -m ''
+	$(BIN)/pytest -n auto --dist worksteal -m ''
 
 oldest:  ## the tests with the oldest supported versions, in an environment of their own (Python 3.11)
 	$(PYTHON) -m venv build/oldest
 	build/oldest/bin/pip install --quiet --disable-pip-version-check --only-binary :all: -r constraints-oldest.txt
 	build/oldest/bin/pip install --quiet --disable-pip-version-check --no-deps -e .
-	build/oldest/bin/pytest -n auto --ignore tests/test_documents.py --ignore tests/test_install.py
+	build/oldest/bin/pytest -n auto --dist worksteal --ignore tests/test_documents.py --ignore tests/test_install.py
 
 lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -230,7 +230,7 @@ def acer(*args, **options):
     return subprocess.run([sys.executable, "-m", "acer", *map(str, args)], capture_output=True, text=True, **options)
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, *(pytest.param(kills, marks=pytest.mark.slow) for kills in (4, 100))])
 def test_killed_at_random_moments(kills, tmp_path):
     """Saves every 160 steps, so that many of the kills fall into one."""
     settings = ["--environments", 4, "--hidden", 8, "--trajectory-length", 10, "--replay-start", 100, "--quiet",

@@ -216,17 +216,23 @@ def own(tmp_path: Path, deed: str, when: str = "step") -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("when", ["step", "made"])
+TAKEN = {
+    "os.close(2)": "step",
+    "os.close(1); os.close(2)": "step made",
+    "sys.stderr.close()": "step",
+    "sys.stdout.close()": "step",
+    "sys.stdout = sys.stderr = None": "step made",
+    "os.chdir('elsewhere')": "step made",
+    "os.dup2(os.open('/dev/full', os.O_WRONLY), 2)": "step",
+}
+
+
 @pytest.mark.parametrize(
-    "deed",
+    ("deed", "when"),
     [
-        "os.close(2)",
-        "os.close(1); os.close(2)",
-        "sys.stderr.close()",
-        "sys.stdout.close()",
-        "sys.stdout = sys.stderr = None",
-        "os.chdir('elsewhere')",
-        "os.dup2(os.open('/dev/full', os.O_WRONLY), 2)",
+        pytest.param(deed, when, marks=[] if when in always else pytest.mark.slow)
+        for deed, always in TAKEN.items()
+        for when in ("step", "made")
     ],
 )
 def test_streams_and_directories_that_it_takes_away_cost_no_run(deed, when, tmp_path):

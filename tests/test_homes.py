@@ -490,8 +490,14 @@ def test_what_bfloat16_rounds_away_is_sent_later():
 # ------------------------------------------------------------------ deaths
 
 
-@pytest.mark.parametrize("how", ["raise", "kill", "leave"])
-@pytest.mark.parametrize("home", ["shared", "ray"])
+@pytest.mark.parametrize(
+    ("home", "how"),
+    [
+        *(("shared", how) for how in ("raise", "kill", "leave")),
+        *(("ray", how) for how in ("raise", "kill")),
+        pytest.param("ray", "leave", marks=pytest.mark.slow),
+    ],
+)
 def test_an_actor_that_dies_is_started_again(home, how, tmp_path, request, capfd):
     if home == "ray":
         request.getfixturevalue("cluster")
@@ -564,7 +570,9 @@ def began(run: Path, process: "subprocess.Popen[bytes]") -> None:
     pytest.fail("the run did not begin")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_no_process_outlives_its_run(number, tmp_path):
     """Ctrl-C and SIGTERM save and end every process; if the run is killed, its processes end by themselves."""
     shared_before = set(os.listdir("/dev/shm"))
@@ -619,7 +627,7 @@ def test_a_kill_every_five_seconds_for_two_minutes(tmp_path):
     assert model.evaluate(100, seed=1000).mean >= CARTPOLE_MARK
 
 
-@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("shards", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_lost_shard_sends_the_run_back_to_its_checkpoint(shards, cluster, tmp_path, capfd):
     """Its process killed in mid-run: the run goes on from the last checkpoint by itself."""
 
@@ -642,6 +650,7 @@ def test_a_lost_shard_sends_the_run_back_to_its_checkpoint(shards, cluster, tmp_
     assert episodes == model._training.state.meter.episodes
 
 
+@pytest.mark.slow
 def test_a_lost_holder_does_not_begin_another_ray(tmp_path):
     """A Ray that the run itself started ends with its workers; going on starts one again, and ends that, too."""
     (tmp_path / "script.py").write_text("""
