@@ -377,6 +377,11 @@ def test_without_the_suites_models_one_line_says_what_to_install(version, messag
         tasks._suite.__wrapped__("fish.xml")
 
 
+def test_one_that_could_not_be_made_is_closed_without_a_word():
+    """As Gymnasium does when it is thrown away; whatever that raises would stand beside the one line."""
+    ControlVectorEnv.__new__(ControlVectorEnv).close()
+
+
 def test_four_lines_train_a_task():
     model = acer.ACER("fish", environments=4, hidden=(16,), replay_start=100).learn(600)
     assert model.config.preset == "control" and model.agent.action.continuous

@@ -105,7 +105,8 @@ class ControlVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         return self._observations()
 
     def close_extras(self, **_: Any) -> None:
-        self.physics.close()
+        if hasattr(self, "physics"):  # not where the body could not be made
+            self.physics.close()
 
     def _begin(self, which: NDArray[np.int64]) -> None:
         self.episodes[which] += 1
