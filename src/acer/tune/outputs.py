@@ -61,10 +61,13 @@ def _history(study: Study, output: Path) -> Path:
 
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     states = optuna.trial.TrialState
-    for state, marker, called in ((states.COMPLETE, "o", "at its end"), (states.PRUNED, "x", "pruned")):
-        points = [(t.number, t.value) for t in study.trials() if t.state == state and t.value is not None]
-        if points:
-            axes.plot(*zip(*points, strict=True), marker, color="C0" if marker == "o" else "0.6", label=called)
+    points = [(t.number, t.value) for t in study.trials() if t.state == states.COMPLETE]
+    if points:
+        axes.plot(*zip(*points, strict=True), "o", color="C0", label="at its end")
+    # What a pruned trial was worth so far compares with no whole one: it has a mark on the axis.
+    if pruned := [trial.number for trial in study.trials() if trial.state == states.PRUNED]:
+        marks = axes.get_xaxis_transform()
+        axes.plot(pruned, [0.02] * len(pruned), "x", color="0.6", label="pruned", transform=marks)
     best, numbers, highest = -float("inf"), [], []
     for trial in study.trials():
         if trial.state == states.COMPLETE and trial.value is not None:
@@ -96,6 +99,7 @@ def _save(figure: Any, axes: Any, output: Path) -> Path:
     import matplotlib.pyplot as plt
 
     axes.grid(alpha=0.3)
+    axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     with beside(output) as partial:
         figure.savefig(partial, dpi=150)
