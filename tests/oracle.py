@@ -246,13 +246,24 @@ class Choices:
         return np.concatenate(backs).astype(np.float64)
 
 
+def narrowing(mean: float, sigma: float) -> tuple[float, float]:
+    """∇ of E log(1 − tanh² u), u = m + σ ξ, by m and by log σ: quadrature with 32 nodes, one after the other."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(32)
+    of_mean = of_log = 0.0
+    for xi, weight in zip(nodes, weights, strict=True):
+        slope = -2 * np.tanh(mean + sigma * xi) * weight / np.sqrt(2 * np.pi)
+        of_mean += slope
+        of_log += slope * sigma * xi
+    return of_mean, of_log
+
+
 class FixedGaussian:
     """φ is the mean."""
 
     number = float
 
-    def __init__(self, sigma: float, bounded: bool) -> None:
-        self.sigma, self.bounded = sigma, bounded
+    def __init__(self, sigma: float, bounded: bool, squashed: bool) -> None:
+        self.sigma, self.bounded, self.squashed = sigma, bounded, squashed
 
     def phi(self, output: Array, legal: NDArray[np.bool_]) -> Array:
         return np.tanh(output) if self.bounded else output
@@ -268,7 +279,11 @@ class FixedGaussian:
         return mean + self.sigma * noise
 
     def encode(self, a: Array) -> Array:
-        return a
+        return np.tanh(a) if self.squashed else a
+
+    def by_noise(self, of_action: Array, mean: Array, noise: Array) -> Array:
+        """(∂a/∂φ)ᵀ of a = φ + σ ξ, or of its tanh."""
+        return of_action / np.cosh(self.sample(mean, noise)) ** 2 if self.squashed else of_action
 
     def score(self, mean: Array, a: Array) -> Array:
         return (a - mean) / self.sigma**2
@@ -277,7 +292,9 @@ class FixedGaussian:
         return (mean - mean_a) / self.sigma**2
 
     def entropy_gradient(self, mean: Array) -> Array:
-        return np.zeros_like(mean)
+        if not self.squashed:
+            return np.zeros_like(mean)
+        return np.array([narrowing(m, self.sigma)[0] for m in mean])
 
     def back(self, mean: Array, output: Array, z: Array) -> Array:
         return z / np.cosh(output) ** 2 if self.bounded else z
@@ -288,8 +305,8 @@ class LearntGaussian:
 
     number = float
 
-    def __init__(self, sigma: float, bounded: bool) -> None:
-        self.sigma, self.bounded = sigma, bounded
+    def __init__(self, sigma: float, bounded: bool, squashed: bool) -> None:
+        self.sigma, self.bounded, self.squashed = sigma, bounded, squashed
 
     def phi(self, output: Array, legal: NDArray[np.bool_]) -> Array:
         d = len(output) // 2
@@ -313,7 +330,13 @@ class LearntGaussian:
         return mean + sigma * noise
 
     def encode(self, a: Array) -> Array:
-        return a
+        return np.tanh(a) if self.squashed else a
+
+    def by_noise(self, of_action: Array, phi: Array, noise: Array) -> Array:
+        """(∂a/∂φ)ᵀ of a = m + σ ξ, or of its tanh, by m and by log σ."""
+        if self.squashed:
+            of_action = of_action / np.cosh(self.sample(phi, noise)) ** 2
+        return np.concatenate((of_action, of_action * self.split(phi)[1] * noise))
 
     def score(self, phi: Array, a: Array) -> Array:
         mean, sigma = self.split(phi)
@@ -326,9 +349,15 @@ class LearntGaussian:
         return np.concatenate(((mean - mean_a) / sigma**2, of_log))
 
     def entropy_gradient(self, phi: Array) -> Array:
-        """Of Σ log σ + constant."""
+        """Of Σ log σ + constant, and of what tanh takes away."""
         d = len(phi) // 2
-        return np.concatenate((np.zeros(d), np.ones(d)))
+        gradient = np.concatenate((np.zeros(d), np.ones(d)))
+        if self.squashed:
+            for i, (mean, sigma) in enumerate(zip(*self.split(phi), strict=True)):
+                of_mean, of_log = narrowing(mean, sigma)
+                gradient[i] += of_mean
+                gradient[d + i] += of_log
+        return gradient
 
     def back(self, phi: Array, output: Array, z: Array) -> Array:
         d = len(phi) // 2
@@ -472,9 +501,10 @@ def acer_continuous(net: Network, average: Parameters, settings: Config, f: Poli
 
         g = f.number(min(c, rho) * (q_opc - v[i])) * f.score(phi, a)
         g = g + f.number(max(0, 1 - c / rho_sampled) * (q_sampled - v[i])) * f.score(phi, sampled)
-        g = g + f.number(settings.entropy_weight) * f.entropy_gradient(phi)
         if settings.correction_gradient == "reparametrised":  # a' = φ + σ u; at c = 0 the first term is 0
-            g = net.action_gradient("advantage_head", net.action_head("advantage_head", state.features, sampled)[1])
+            _, hidden = net.action_head("advantage_head", state.features, f.encode(sampled))
+            g = f.by_noise(net.action_gradient("advantage_head", hidden), phi, tau.noise[0, i])
+        g = g + f.number(settings.entropy_weight) * f.entropy_gradient(phi)
         k = f.kl_gradient(phi_a, phi)
         state.policy_back(f.back(phi, state.output, constrained(settings, g, k)))
 

@@ -19,7 +19,7 @@ from acer.envs import EnvBatch
 from acer.envs.spaces import ActionSpec
 from acer.errors import EnvironmentFault, SettingsError
 from acer.learner.categorical import ILLEGAL, Categorical, MultiCategorical, Statistic
-from acer.learner.gaussian import LearntGaussian
+from acer.learner.gaussian import Gaussian, LearntGaussian
 from environments import Dials, Market, Target
 
 SMALL: dict[str, Any] = {"environments": 4, "replay_start": 100, "eval_episodes": 2}
@@ -187,6 +187,51 @@ def test_a_learnt_deviation_is_for_continuous_actions() -> None:
         defaults("CartPole-v1", False, learn_sigma="free")
     with pytest.raises(SettingsError, match="fixed σ has no entropy gradient"):
         ACER(Target, entropy_weight=0.1)
+
+
+# ------------------------------------------------------------------ squashed
+
+
+@pytest.mark.parametrize("make", [Gaussian, LearntGaussian])
+def test_a_squashed_gaussian_has_the_entropy_of_what_is_applied(make: Any) -> None:
+    """By a fine sum over actions; its gradient is that of autograd; density and KL are of what comes before tanh."""
+    f, plain = make(2, 0.5, squashed=True), make(2, 0.5)
+    phi = f.statistics(normal(0, 5, f.outputs)).requires_grad_()
+    u = torch.linspace(-30, 30, 60_001, dtype=torch.float64).view(-1, 1, 1)
+    deviation = phi[..., 2:].exp() if phi.shape[-1] > 2 else torch.full_like(phi, 0.5)
+    log_density = torch.distributions.Normal(phi[..., :2], deviation).log_prob(u)
+    log_slope = torch.log1p(-u.tanh().square().clamp(max=1 - 1e-15)).clamp(min=-60)  # of tanh
+    exact = -(log_density.exp() * (log_density - log_slope) * 1e-3).sum((0, -1))
+    found = f.entropy(phi)
+    torch.testing.assert_close(found, exact, rtol=0, atol=0.02)
+    gradient = torch.autograd.grad(found.sum(), phi)[0]
+    torch.testing.assert_close(f.entropy_gradient(phi.detach()), gradient)
+    action = normal(1, 5, 2)
+    torch.testing.assert_close(f.log_prob(phi, action), plain.log_prob(phi, action))
+    assert f.encode(action).equal(action.tanh()) and np.array_equal(f.applied(action.numpy()), np.tanh(action.numpy()))
+
+
+def test_the_environment_gets_squashed_actions_of_its_range_and_the_memory_those_before(tmp_path: Any) -> None:
+    model = ACER(Target, squashed=True, sigma=3.0, seed=1, **SMALL).learn(200)
+    memory = model._training.learner.replay
+    stored = memory.sample(np.random.default_rng(0), 20).actions
+    assert np.abs(stored).max() > 2  # Target asserts that what it gets is within its bounds
+    x = np.zeros((1, 2), np.float32)
+    (mode, mean), (before, _) = model.agent.act(x, None), model.agent.choose(x, None)
+    assert np.array_equal(before, mean) and np.array_equal(mode, np.tanh(mean))
+    model.save(tmp_path / "model")
+    again = ACER.load(tmp_path / "model", env=Target)
+    assert np.array_equal(again.predict(np.zeros(2), deterministic=True)[0],
+                          model.predict(np.zeros(2), deterministic=True)[0])  # fmt: skip
+    model.close()
+    again.close()
+
+
+def test_squashed_is_refused_where_it_means_nothing() -> None:
+    with pytest.raises(SettingsError, match="squashed has no meaning here"):
+        defaults("CartPole-v1", False, squashed=True)
+    with pytest.raises(SettingsError, match="leave out --bounded-mean"):
+        defaults("cheetah", True, "control", squashed=True, bounded_mean=True)
 
 
 # ------------------------------------------------------------------ runs

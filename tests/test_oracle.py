@@ -60,7 +60,9 @@ def cases(draw: st.DrawFn, algo: str, continuous: bool, family: str = "", masked
         "trace_lambda": draw(st.sampled_from([1.0, 0.7])),
         "truncation": draw(st.sampled_from([0.0, 0.5, 1.0, 10.0, math.inf])),
         "critic_weight": draw(st.sampled_from([0.5, 1.0, 2.0])),
-        "entropy_weight": 0.0 if continuous and not family else draw(st.sampled_from([0.0, 0.01, 1.0])),
+        "entropy_weight": 0.0
+        if continuous and not (family or fixed.get("squashed"))
+        else draw(st.sampled_from([0.0, 0.01, 1.0])),
         "statistic": draw(st.sampled_from(["logits", "probabilities"])),
         "sdn_samples": draw(st.integers(1, 5)),
         "activation": draw(st.sampled_from(["relu", "tanh"])),
@@ -75,9 +77,10 @@ def cases(draw: st.DrawFn, algo: str, continuous: bool, family: str = "", masked
         sizes = draw(st.sampled_from([(2, 2), (3, 2), (2, 4, 3), (3, 3, 3), (1, 3)]))
         f: Distribution = MultiCategorical(sizes, chosen.statistic, 36 if family == "listed" else 0)
     elif family:
-        f = LearntGaussian(draw(st.integers(1, 3)), 0.3, family == "free", draw(st.booleans()))
+        bounded = not chosen.squashed and draw(st.booleans())
+        f = LearntGaussian(draw(st.integers(1, 3)), 0.3, family == "free", bounded, chosen.squashed)
     elif continuous:
-        f = Gaussian(draw(st.integers(1, 4)), 0.3, bool(fixed.get("bounded_mean")))
+        f = Gaussian(draw(st.integers(1, 4)), 0.3, chosen.bounded_mean, chosen.squashed)
     else:
         f = Categorical(draw(st.integers(2, 5)), chosen.statistic)
     return Case(
@@ -201,9 +204,9 @@ def transcribed(case: Case, made: Learner, batch: Batch, noise: Tensor, settings
 def policy(f: Distribution) -> oracle.Policy:
     """The same f in the oracle."""
     if isinstance(f, Gaussian):
-        return oracle.FixedGaussian(f.sigma, f.bounded)
+        return oracle.FixedGaussian(f.sigma, f.bounded, f.squashed)
     if isinstance(f, LearntGaussian):
-        return oracle.LearntGaussian(f.sigma, f.bounded)
+        return oracle.LearntGaussian(f.sigma, f.bounded, f.squashed)
     assert isinstance(f, Categorical | MultiCategorical)
     return oracle.Choices(sizes_of(f), f.statistic)
 
@@ -302,6 +305,16 @@ def test_learnt_deviation(family: str, algo: str, data: st.DataObject) -> None:
 @given(cases("acer", continuous=True, bounded_mean=True))
 def test_bounded_mean(case: Case) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("gradient", ["score", "reparametrised"])
+@pytest.mark.parametrize("family", ["", "free", "state"])
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_squashed(family: str, gradient: str, data: st.DataObject) -> None:
+    """f and the trust region know what comes before tanh; critic and entropy know tanh of it."""
+    c = {"truncation": 0.0} if gradient == "reparametrised" else {}
+    check(data.draw(cases("acer", continuous=True, family=family, squashed=True, correction_gradient=gradient, **c)))
 
 
 @pytest.mark.parametrize("trust_region", ["projection", "penalty", "none"])

@@ -261,3 +261,22 @@ def test_one_pass_of_the_optimiser_is_its_passes_one_after_the_other():
         results.append(torch.cat((theta, theta_a, squares)))
     torch.testing.assert_close(*results, rtol=1e-5, atol=1e-6)
     assert not torch.equal(results[0][9_000:14_000], vectors[1])
+
+
+@pytest.mark.parametrize("one_pass", [False, True])
+def test_the_policy_has_a_learning_rate_of_its_own(one_pass):
+    """Its parameters move as with its rate, all others as with the critic's; the average follows either."""
+    rng = np.random.default_rng(0)
+    vectors = [torch.from_numpy(rng.normal(size=n).astype(np.float32)) for n in (90, 50)]
+    square, gradient = (torch.from_numpy(rng.gamma(1, size=90).astype(np.float32)) for _ in range(2))
+
+    def after(rate, factor):
+        theta, theta_a, squares = (vector.clone() for vector in (*vectors, square))
+        descend(theta, theta_a, squares, gradient, rate, Constants(0.9, 0.99, 1e-6, one_pass, factor), 0.5)
+        return theta, theta_a, squares
+
+    (theta, theta_a, squares), small, large = after(1e-2, 0.25), after(0.25 * 1e-2, 1.0), after(1e-2, 1.0)
+    torch.testing.assert_close(theta, torch.cat((small[0][:50], large[0][50:])))
+    torch.testing.assert_close(theta_a, small[1])
+    torch.testing.assert_close(squares, large[2])
+    assert not torch.equal(theta[:50], large[0][:50])

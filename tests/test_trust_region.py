@@ -196,6 +196,21 @@ def test_in_units_of_the_critics_errors_the_size_of_rewards_does_not_matter(cont
     assert not torch.allclose(z(64.0, 1.0), 64 * z(1.0, 1.0), rtol=0.01)
 
 
+def test_the_entropys_weight_can_have_the_same_unit() -> None:
+    f = Gaussian(2, squashed=True)
+    chosen = config.defaults("one", True, preset="control", hidden=(8,), squashed=True, entropy_weight=0.1)
+    batch = random_batch(f, seed=1, steps=6, count=2)
+
+    def g(weight: float, unit: str) -> Tensor:
+        method = algorithms.method(replace(chosen, entropy_weight=weight, entropy_unit=unit), f)
+        noise = method.noise(np.random.default_rng(2), 6, 2).double()
+        made = learner(architecture(chosen, f), seed=3)
+        return update(made.network, made.average, batch, method, noise, 64.0).g
+
+    torch.testing.assert_close(g(0.1, "errors"), g(6.4, "rewards"), rtol=1e-12, atol=0)
+    assert not torch.allclose(g(0.1, "errors"), g(0.1, "rewards"), rtol=0.01)
+
+
 def test_the_unit_is_the_running_size_of_the_critics_errors() -> None:
     size = RunningSize(decay=0.9)
     assert size.value == 1  # nothing was seen
@@ -221,6 +236,7 @@ def test_the_unit_is_the_running_size_of_the_critics_errors() -> None:
         ("no-retrace", "errors", True),
         ("trust-tis", "errors", True),
         ("no-trust-region", None, False),
+        ("no-trust-region", "of the entropy", True),
     ],
 )
 def test_updates_get_the_unit_that_was_asked_for(algo: str, unit: str | None, follows: bool, monkeypatch: Any) -> None:
@@ -236,7 +252,9 @@ def test_updates_get_the_unit_that_was_asked_for(algo: str, unit: str | None, fo
         return outcome
 
     monkeypatch.setattr(actor_learner, "update", spy)
-    chosen = {"delta_unit": unit} if unit else {}
+    chosen: dict[str, Any] = {"delta_unit": unit} if unit else {}
+    if unit == "of the entropy":
+        chosen = {"entropy_unit": "errors", "squashed": True, "entropy_weight": 0.01}
     training = Training(config.defaults("reacher3", continuous=True, preset="control", algo=algo, **chosen))
     while len(given) < 8:
         training.learner.iterate()

@@ -18,16 +18,17 @@ class Algorithm:
     product_of_weights: bool = False  # truncated importance sampling (Appendix E.2)
 
 
+SCORE = {"correction_gradient": "score"}  # where there is no dueling network, or c is not 0
+ON_POLICY = {"replay_ratio": 0.0, "on_policy": True, "act_with": "live"}
+
 ALGORITHMS: dict[str, Algorithm] = {
     "acer": Algorithm(),
-    "a3c": Algorithm(
-        {"trust_region": "none", "replay_ratio": 0.0, "on_policy": True}, q=False, replay=False, trust_region=False
-    ),
-    "trust-a3c": Algorithm({"replay_ratio": 0.0, "on_policy": True}, q=False, replay=False, trust_region=True),
-    "tis": Algorithm({"trust_region": "none"}, q=False, trust_region=False, product_of_weights=True),
-    "trust-tis": Algorithm(q=False, trust_region=True, product_of_weights=True),
+    "a3c": Algorithm({"trust_region": "none", **ON_POLICY, **SCORE}, q=False, replay=False, trust_region=False),
+    "trust-a3c": Algorithm({**ON_POLICY, **SCORE}, q=False, replay=False, trust_region=True),
+    "tis": Algorithm({"trust_region": "none", **SCORE}, q=False, trust_region=False, product_of_weights=True),
+    "trust-tis": Algorithm(SCORE, q=False, trust_region=True, product_of_weights=True),
     "no-trust-region": Algorithm({"trust_region": "none"}, trust_region=False),
-    "no-sdn": Algorithm(dueling=False),
+    "no-sdn": Algorithm(SCORE, dueling=False),
     "no-retrace": Algorithm({"returns": "importance"}, fixed=("returns",)),
-    "no-truncation": Algorithm({"truncation": math.inf}, fixed=("truncation",)),
+    "no-truncation": Algorithm({"truncation": math.inf, **SCORE}, fixed=("truncation",)),
 }

@@ -22,7 +22,9 @@ def defaults(env: str, continuous: bool, preset: str = "classic", algo: str = "a
     base = from_dict({"env": env, **settings})
     together = overrides.get("environments")
     if type(together) is int and together > 0:  # the preset's number, or what of it divides the environments
-        settings["trajectories_per_update"] = math.gcd(base.trajectories_per_update, together)
+        preset_has = base.trajectories_per_update
+        if preset_has <= base.environments or preset_has % together:
+            settings["trajectories_per_update"] = math.gcd(preset_has, together)
     config = from_dict({"env": env, **settings, **overrides})
     for name, of in SETTINGS.items():
         if of.when and getattr(config, name) != getattr(base, name) and not of.when.holds(config, continuous):
@@ -57,9 +59,9 @@ def validate(config: Config) -> Config:
 
 
 def _check_experience(c: Config) -> None:
-    _need(c.environments % c.trajectories_per_update == 0,
+    _need(c.environments % c.trajectories_per_update == 0 or c.trajectories_per_update % c.environments == 0,
           f"--environments {c.environments} must be a multiple of "
-          f"--trajectories-per-update {c.trajectories_per_update}")  # fmt: skip
+          f"--trajectories-per-update {c.trajectories_per_update}, or the other way round")  # fmt: skip
     _need(c.replay_capacity >= c.trajectory_length,
           f"--replay-capacity {c.replay_capacity} holds no trajectory of "
           f"--trajectory-length {c.trajectory_length}")  # fmt: skip
@@ -90,6 +92,13 @@ def _check_algorithm(c: Config) -> None:
     _need(c.correction_gradient == "score" or c.truncation == 0,
           "--correction-gradient reparametrised takes all of the gradient from the critic: "
           "use --truncation 0")  # fmt: skip
+
+    _need(not (c.squashed and c.bounded_mean), "--squashed keeps all of the action within its range: "
+          "leave out --bounded-mean")  # fmt: skip
+    _need(c.entropy_unit == "rewards" or c.delta_unit == "errors",
+          "--entropy-unit errors is the unit of δ: use --delta-unit errors")  # fmt: skip
+    _need(c.act_with == "live" or algo.replay,
+          f"{c.algo} learns from what the live network did: leave out --act-with")  # fmt: skip
 
 
 def _need(holds: bool, message: str) -> None:

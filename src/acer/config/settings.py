@@ -185,7 +185,8 @@ class Config:
     """k, steps between updates (20 on Atari, Section 4; 50 in control, Section 6)."""
     trajectories_per_update: int = setting(EXPERIENCE, 4, AT_LEAST_1)
     """Trajectories whose mean makes one update: 1 in the paper, whose 16 actors update one by one; fewer than 4
-    where --environments is no multiple of 4 (ours)."""
+    where --environments is no multiple of 4. Of replayed ones it may be a multiple of --environments: then an
+    iteration makes Poisson(--replay-ratio x --environments / this) updates (ours)."""
     gamma: float = setting(EXPERIENCE, 0.99, FRACTION)
     """Discount γ (Section 4; Appendix E.1)."""
     on_policy: bool = setting(EXPERIENCE, True)
@@ -240,11 +241,18 @@ class Config:
 
     learning_rate: float = setting(GRADIENT, 7e-4, POSITIVE)
     """Step size of RMSProp (10^-4 to 10^-3.3 in control, Section 6; ours elsewhere)."""
+    policy_rate: float = setting(GRADIENT, 1.0, POSITIVE)
+    """Factor on the learning rate of the policy's parameters, the torso's too where it is shared (ours; measured in
+    docs/efficiency.md)."""
     learning_rate_decay: Literal["none", "linear"] = setting(GRADIENT, "none")
     """Whether the learning rate falls to 0 over the run's steps, whatever their number is made later (not annealed,
     Section 4)."""
     entropy_weight: float = setting(GRADIENT, 0.001, NOT_NEGATIVE)
-    """Weight of the entropy bonus; 0 for continuous actions with a fixed σ (0.001 on Atari, Section 4)."""
+    """Weight of the entropy bonus; 0 for continuous actions with a fixed σ that are not squashed (0.001 on Atari,
+    Section 4)."""
+    entropy_unit: Literal["rewards", "errors"] = setting(GRADIENT, "rewards")
+    """What the entropy's weight is counted in: rewards, or as δ is in the running size of the critic's errors, so that
+    it means the same however large rewards are (ours; measured in docs/efficiency.md)."""
     critic_weight: float = setting(GRADIENT, 1.0, NOT_NEGATIVE)
     """Factor on the critic's gradient (1, Algorithms 2 and 3)."""
     rmsprop_decay: float = setting(GRADIENT, 0.99, FRACTION)
@@ -263,6 +271,9 @@ class Config:
     free of the state, or by state as the mean is (ours; the paper's is fixed)."""
     bounded_mean: bool = setting(NETWORK, False, when=CONTINUOUS)
     """Whether the Gaussian's mean is the tanh of its output, within the action's range (ours)."""
+    squashed: bool = setting(NETWORK, False, when=CONTINUOUS)
+    """Whether an action is the tanh of the Gaussian's sample: the environment and the critic see what is within the
+    range, f and the trust region what comes before tanh (ours; measured in docs/efficiency.md)."""
     sdn_samples: int = setting(NETWORK, 5, AT_LEAST_1, when=DUELING_Q)
     """n, samples of the stochastic dueling network (5, Section 6)."""
     torso: Literal["auto", "mlp", "conv"] = setting(NETWORK, "auto")
@@ -280,6 +291,9 @@ class Config:
     """Whether policy and critic share all but their heads (a single network, Section 2)."""
     layer_norm: bool = setting(NETWORK, False)
     """Layer normalisation after each fully connected layer (ours)."""
+    act_with: Literal["live", "average"] = setting(NETWORK, "live")
+    """Which network acts, in training, in evaluations and when a saved model plays: the live one (Algorithm 1), or the
+    average policy network of the trust region (ours; measured in docs/efficiency.md)."""
 
     normalize_observations: bool = setting(SCALING, False)
     """Running normalisation of observations, saved with the model: by mean and deviation of each entry, or of images by

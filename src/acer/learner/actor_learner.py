@@ -52,8 +52,9 @@ class Agent:
             self.network = Network(self.architecture).to(self.device)
             self.average = Policy(self.architecture).to(self.device)
         constants = Constants(
-            config.alpha, config.rmsprop_decay, config.rmsprop_epsilon, one_pass=self.architecture.reuse != "never"
-        )
+            config.alpha, config.rmsprop_decay, config.rmsprop_epsilon,
+            one_pass=self.architecture.reuse != "never", policy_rate=config.policy_rate,
+        )  # fmt: skip
         moments = Moments(observation.shape, pooled=observation.is_pixels) if config.normalize_observations else None
         self.home = make_home(self.network, self.average, constants, moments)
         self.use_moments()
@@ -63,13 +64,21 @@ class Agent:
         """The running normalisation of observations, if there is one."""
         return self.home.moments
 
-    @torch.no_grad()
     def act(
         self, x: NDArray[Any], noise: Tensor | None, masks: Masks | None = None
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """Actions and statistics for observations [B, …]: sampled with `noise`, or the mode without it. masks: which
-        choices are legal [B, n]; no other is taken."""
-        output, _ = self.network.policy(self.network.encoder(torch.from_numpy(x).to(self.device)))
+        """What the environments get for observations [B, …], and the statistics: sampled with `noise`, or the mode
+        without it. masks: which choices are legal [B, n]; no other is taken."""
+        actions, phi = self.choose(x, noise, masks)
+        return self.distribution.applied(actions), phi
+
+    @torch.no_grad()
+    def choose(
+        self, x: NDArray[Any], noise: Tensor | None, masks: Masks | None = None
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """The same with actions as a trajectory stores them."""
+        policy = self.average if self.config.act_with == "average" else self.network.policy
+        output, _ = policy(self.network.encoder(torch.from_numpy(x).to(self.device)))
         legal = None if masks is None else torch.from_numpy(masks).to(self.device)
         phi = self.distribution.statistics(output, legal)
         actions = self.distribution.mode(phi) if noise is None else self.distribution.sample(phi, noise.to(self.device))
@@ -183,7 +192,7 @@ class ActorLearner:
                      "learn": np.random.default_rng(learning)}  # fmt: skip
         self._env_seeds = env_seeds
         first = [int(seed) for seed in env_seeds.generate_state(env.count) >> 1]
-        self.rollout = Rollout(env, config.trajectory_length, config.gamma, first)
+        self.rollout = Rollout(env, config.trajectory_length, config.gamma, first, agent.distribution.applied)
         self.replay = Replay(config.replay_capacity, config.trajectory_length, env.count)
         self.replay_start = config.replay_start / configuration.team_size(config)
         self.unit = RunningSize()  # of δ: the size of the critic's errors, or 1 as long as none are added
@@ -279,14 +288,15 @@ class ActorLearner:
                 yield self.replay.sample_each(rng, np.flatnonzero(draws > past))
         else:
             for _ in range(self.draw_replays()):
-                yield self.replay.sample(rng, config.environments)
+                yield self.replay.sample(rng, max(config.environments, config.trajectories_per_update))
 
     def draw_replays(self) -> int:
-        """How often this iteration replays."""
-        return int(self.rngs["replay"].poisson(self.config.replay_ratio))
+        """How often this iteration replays: less often where a replay has more trajectories than the iteration."""
+        share = min(1.0, self.config.environments / self.config.trajectories_per_update)
+        return int(self.rngs["replay"].poisson(self.config.replay_ratio * share))
 
     def _act(self, x: NDArray[Any], masks: Masks | None) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        return self.agent.act(x, self.agent.distribution.noise(self.rngs["act"], (len(x),)), masks)
+        return self.agent.choose(x, self.agent.distribution.noise(self.rngs["act"], (len(x),)), masks)
 
     def _learn(self, trajectory: Trajectory, seen: Summary, on_policy: bool = False) -> None:
         """One call of Algorithm 2 or 3 on B trajectories, a few at a time.
@@ -305,7 +315,7 @@ class ActorLearner:
                 home.push(gradient, learning_rate(config, self.steps), factor)
                 if self.slow:
                     self.slow.follow()
-                if config.delta_unit == "errors" and config.trust_region == "projection":
+                if "errors" in (config.delta_unit if config.trust_region == "projection" else "", config.entropy_unit):
                     error = float(outcome.mean_square(outcome.estimate.errors))
                     self.unit.add(agent.distribution.dimensions * error)
                 self._skipped_in_a_row = 0
@@ -323,7 +333,7 @@ class ActorLearner:
                 numbers |= {"grad_norm": norm, "staleness": float(home.staleness)}
                 if agent.network.encoder.distinct is not None:
                     numbers["distinct"] = agent.network.encoder.distinct
-                if on_policy and number == 0:
+                if on_policy and number == 0 and config.act_with == "live":
                     numbers["rho_error"] = float(((outcome.log_rho.exp() - 1) * outcome.batch.live).abs().max())
                 seen.add(numbers)
                 if self.on_update:
@@ -336,7 +346,8 @@ class ActorLearner:
         count = config.trajectories_per_update
         for number, start in enumerate(range(0, whole.live.shape[1], count)):
             batch = whole.select(slice(start, start + count))
-            noise = agent.method.noise(self.rngs["learn"], config.trajectory_length, count).to(agent.device)
+            together = batch.live.shape[1]
+            noise = agent.method.noise(self.rngs["learn"], config.trajectory_length, together).to(agent.device)
             if agent.method.off_policy and (start or not on_policy):
                 home.pull()
             home.gradient.zero_()

@@ -33,9 +33,10 @@ from acer.learner.update import Batch, Constraint, Evaluated, Method, Returns, T
 def distribution(config: Config, action: ActionSpec) -> Distribution:
     """f: Gaussian for a Box of actions, categorical for a choice or several."""
     if action.continuous and config.learn_sigma == "no":
-        return Gaussian(action.size, config.sigma, config.bounded_mean)
+        return Gaussian(action.size, config.sigma, config.bounded_mean, config.squashed)
     if action.continuous:
-        return LearntGaussian(action.size, config.sigma, config.learn_sigma == "free", config.bounded_mean)
+        free = config.learn_sigma == "free"
+        return LearntGaussian(action.size, config.sigma, free, config.bounded_mean, config.squashed)
     if len(action.parts) == 1:
         return Categorical(action.size, config.statistic)
     return MultiCategorical(action.parts, config.statistic)
@@ -49,6 +50,7 @@ def method(config: Config, f: Distribution) -> Method:
         f,
         constrain=_constraint(config),
         entropy_weight=config.entropy_weight,
+        entropy_in_errors=config.entropy_unit == "errors",
         critic_weight=config.critic_weight,
     )
     with_q = partial(make, returns=_returns(config, f), c=config.truncation)
@@ -134,9 +136,10 @@ def _check_kind(config: Config, f: Distribution) -> None:
         isinstance(f, Gaussian | LearntGaussian) and critic_kind(config, f) == "stochastic-dueling"
     ):
         raise SettingsError("--correction-gradient reparametrised is for continuous ACER: leave it out")
-    if config.entropy_weight and isinstance(f, Gaussian):
+    if config.entropy_weight and isinstance(f, Gaussian) and not f.squashed:
         raise SettingsError(
-            "a Gaussian with fixed σ has no entropy gradient: leave out --entropy-weight, or use --learn-sigma"
+            "a Gaussian with fixed σ has no entropy gradient: leave out --entropy-weight, or use --learn-sigma or "
+            "--squashed"
         )
 
 

@@ -3,10 +3,11 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
@@ -80,6 +81,9 @@ class Categorical:
 
     def mode(self, phi: Tensor) -> Tensor:
         return phi.argmax(-1)
+
+    def applied(self, actions: NDArray[Any]) -> NDArray[Any]:
+        return actions
 
     def encode(self, actions: Tensor) -> Tensor:
         return one_hot(actions, self.actions)
@@ -205,6 +209,9 @@ class MultiCategorical:
 
     def mode(self, phi: Tensor) -> Tensor:
         return self._part.mode(self._table(phi, ILLEGAL))
+
+    def applied(self, actions: NDArray[Any]) -> NDArray[Any]:
+        return actions
 
     def encode(self, actions: Tensor) -> Tensor:
         return self._flat(one_hot(actions, max(self.sizes)))

@@ -8,9 +8,10 @@ of `Distribution`; one whose actions can be listed also to those of `Finite`. `c
 Noise is an argument everywhere: who samples owns the random stream.
 """
 
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -44,6 +45,9 @@ class Distribution(Protocol):
 
     def mode(self, phi: Tensor) -> Tensor:
         """The most probable action."""
+
+    def applied(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """What the environment gets for actions."""
 
     def encode(self, actions: Tensor) -> Tensor:
         """Actions as a critic reads them […, inputs]."""

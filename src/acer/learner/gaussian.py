@@ -2,12 +2,37 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import softplus
 
 RANGE = math.log(10)  # of a learnt σ's logarithm, to either side
+NODES, WEIGHTS = (torch.from_numpy(of) for of in np.polynomial.hermite_e.hermegauss(32))
+"""Gauss and Hermite's quadrature of the standard normal distribution: expectations without samples."""
+
+
+def _before_tanh(mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Nodes u [32, …], their ξ and their weights, for means and deviations […]."""
+    nodes = NODES.to(mean.dtype).view(-1, *[1] * mean.dim())
+    weights = (WEIGHTS / WEIGHTS.sum()).to(mean.dtype).view(nodes.shape)
+    return mean + deviation * nodes, nodes, weights
+
+
+def _narrowing(mean: Tensor, deviation: Tensor) -> Tensor:
+    """E Σ log(1 − tanh² u) […]: what tanh takes away of the entropy."""
+    u, _, weights = _before_tanh(mean, deviation)
+    return (weights * 2 * (math.log(2) - u - softplus(-2 * u))).sum((0, -1))  # finite where tanh rounds to 1
+
+
+def _narrowing_gradient(mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
+    """Its gradients by the mean and by log σ: E[−2 tanh u] and E[−2 tanh(u) ξ] σ, of each dimension […, d]."""
+    u, nodes, weights = _before_tanh(mean, deviation)
+    pull = -2 * weights * u.tanh()
+    return pull.sum(0), (pull * nodes).sum(0) * deviation
 
 
 @dataclass(frozen=True)
@@ -15,11 +40,14 @@ class Gaussian:
     """A diagonal Gaussian with fixed deviation σ in every dimension; φ is its mean (Section 5.2).
 
     bounded: the mean is tanh of the network's output, so that it stays within the action's range (ours).
+    squashed: f is of what comes before tanh; the environment and the critic get tanh of it (ours). ρ is the same, for
+    tanh can be undone. The entropy is that of what is applied, so it pulls the mean back from the range's ends.
     """
 
     dimensions: int
     sigma: float = 0.3
     bounded: bool = False
+    squashed: bool = False
 
     @property
     def outputs(self) -> int:
@@ -45,8 +73,11 @@ class Gaussian:
     def mode(self, phi: Tensor) -> Tensor:
         return phi
 
+    def applied(self, actions: NDArray[Any]) -> NDArray[Any]:
+        return np.tanh(actions) if self.squashed else actions
+
     def encode(self, actions: Tensor) -> Tensor:
-        return actions
+        return actions.tanh() if self.squashed else actions
 
     def log_prob(self, phi: Tensor, action: Tensor) -> Tensor:
         constant = self.dimensions * (math.log(self.sigma) + 0.5 * math.log(2 * math.pi))
@@ -63,12 +94,16 @@ class Gaussian:
         return (phi - phi_a) / self.sigma**2
 
     def entropy(self, phi: Tensor) -> Tensor:
-        return phi.new_full(
+        of_gaussian = phi.new_full(
             phi.shape[:-1], self.dimensions * (math.log(self.sigma) + 0.5 * math.log(2 * math.pi * math.e))
         )
+        return of_gaussian + _narrowing(phi, self._deviation(phi)) if self.squashed else of_gaussian
 
     def entropy_gradient(self, phi: Tensor) -> Tensor:
-        return torch.zeros_like(phi)
+        return _narrowing_gradient(phi, self._deviation(phi))[0] if self.squashed else torch.zeros_like(phi)
+
+    def _deviation(self, phi: Tensor) -> Tensor:
+        return torch.full_like(phi, self.sigma)
 
     def pullback(self, phi: Tensor, gradient: Tensor) -> Tensor:
         """Jᵀ = diag(1 − φ²) where φ = tanh(output)."""
@@ -88,6 +123,7 @@ class LearntGaussian:
     sigma: float = 0.3  # σ_0
     free: bool = True
     bounded: bool = False  # as in `Gaussian`
+    squashed: bool = False
 
     @property
     def outputs(self) -> int:
@@ -116,8 +152,11 @@ class LearntGaussian:
     def mode(self, phi: Tensor) -> Tensor:
         return phi[..., : self.dimensions]
 
+    def applied(self, actions: NDArray[Any]) -> NDArray[Any]:
+        return np.tanh(actions) if self.squashed else actions
+
     def encode(self, actions: Tensor) -> Tensor:
-        return actions
+        return actions.tanh() if self.squashed else actions
 
     def log_prob(self, phi: Tensor, action: Tensor) -> Tensor:
         mean, s = phi.chunk(2, -1)
@@ -142,11 +181,17 @@ class LearntGaussian:
         return torch.cat((away / s.exp(), -torch.expm1(2 * (s_a - s)) - away.square()), -1)
 
     def entropy(self, phi: Tensor) -> Tensor:
-        return phi[..., self.dimensions :].sum(-1) + self.dimensions * 0.5 * math.log(2 * math.pi * math.e)
+        mean, s = phi.chunk(2, -1)
+        of_gaussian = s.sum(-1) + self.dimensions * 0.5 * math.log(2 * math.pi * math.e)
+        return of_gaussian + _narrowing(mean, s.exp()) if self.squashed else of_gaussian
 
     def entropy_gradient(self, phi: Tensor) -> Tensor:
         mean, s = phi.chunk(2, -1)
-        return torch.cat((torch.zeros_like(mean), torch.ones_like(s)), -1)
+        of_mean, of_s = torch.zeros_like(mean), torch.ones_like(s)
+        if self.squashed:
+            of_mean, narrowing = _narrowing_gradient(mean, s.exp())
+            of_s = of_s + narrowing
+        return torch.cat((of_mean, of_s), -1)
 
     def pullback(self, phi: Tensor, gradient: Tensor) -> Tensor:
         """Jᵀ = diag(1 − m², 1 − (s − log σ_0)² / R²); 1 for a mean that is not bounded."""

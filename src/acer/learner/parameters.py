@@ -7,7 +7,7 @@ observations.
 """
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -49,6 +49,7 @@ class Constants:
     decay: float  # β and ε of RMSProp
     epsilon: float
     one_pass: bool = False  # over the vectors, instead of one for each operation: the same but for rounding
+    policy_rate: float = 1.0  # factor on the policy's learning rate
 
 
 class Home(Protocol):
@@ -128,10 +129,14 @@ def descend(
     factor: float = 1.0,
 ) -> None:
     """One update in place, the same in every home. The gradient may be of bfloat16."""
-    if constants.one_pass:
+    if constants.policy_rate != 1:  # the policy's parameters, which come first, then the others
+        for part, own in ((slice(len(theta_a)), constants.policy_rate), (slice(len(theta_a), None), 1.0)):
+            vectors = theta[part], theta_a[part], square[part], gradient[part]
+            descend(*vectors, rate * own, replace(constants, policy_rate=1.0), factor)
+    elif constants.one_pass:
         optimizer.in_one_pass(
             theta, theta_a, square, gradient, rate, constants.decay, constants.epsilon, constants.alpha, factor
         )
-        return
-    optimizer.rmsprop(theta, square, gradient.to(theta.dtype), rate, constants.decay, constants.epsilon, factor)
-    optimizer.average(theta_a, theta[: len(theta_a)], constants.alpha)
+    else:
+        optimizer.rmsprop(theta, square, gradient.to(theta.dtype), rate, constants.decay, constants.epsilon, factor)
+        optimizer.average(theta_a, theta[: len(theta_a)], constants.alpha)

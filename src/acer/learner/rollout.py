@@ -42,6 +42,7 @@ class Rollout:
     length: int
     gamma: float
     seeds: list[int]
+    applied: Callable[[NDArray[Any]], NDArray[Any]] = lambda actions: actions  # to what the environments get
     observations: NDArray[Any] = field(init=False)  # where the environments stand
     alive: NDArray[np.bool_] = field(init=False)  # False: the next step is dead
     returns: NDArray[np.float64] = field(init=False)  # raw return of each unfinished episode
@@ -89,7 +90,7 @@ class Rollout:
         masks = [self.env.masks()]
         for _ in range(self.length):
             actions, mu = act(x, masks[-1])
-            step = self.env.step(actions)
+            step = self.env.step(self.applied(actions))
             discounts = np.where(step.ends_return | ~self.alive, np.float32(0), np.float32(self.gamma))
             steps.append((x, actions, step.rewards, discounts, self.alive, mu))
             self.returns += step.rewards

@@ -115,6 +115,7 @@ class Method:
     c: float = 10.0
     samples: int = 0  # of π at every step: a', and u_1 … u_n of the dueling network
     entropy_weight: float = 0.0
+    entropy_in_errors: bool = False  # whether that is counted in what the trust region takes for a return of size 1
     critic_weight: float = 1.0
 
     def noise(self, rng: np.random.Generator, length: int, count: int) -> Tensor:
@@ -159,7 +160,8 @@ def update(
         phi = phi[:-1]
         g = estimate.policy
         if method.entropy_weight:
-            g = g + method.entropy_weight * f.entropy_gradient(phi)
+            weight = method.entropy_weight * (unit if method.entropy_in_errors else 1.0)
+            g = g + weight * f.entropy_gradient(phi)
 
         # Trust region: z* = g − λ k per step, before any averaging; both on their way from φ to the network's output.
         k = f.kl_gradient(phi_a, phi)
@@ -228,8 +230,9 @@ def stochastic_dueling(method: Method, network: Network, batch: Batch, seen: Eva
 def stochastic_value_gradient(method: Method, network: Network, batch: Batch, seen: Evaluated) -> Estimate:
     """Algorithm 3 at c = 0 with the gradient of Q̃(x, a') through a' instead of the score's (Section 3.2)."""
     features = seen.features[:-1].detach()
+    f = method.distribution
     g = gradients.reparametrised(
-        method.distribution, seen.phi[:-1], seen.noise[:1], lambda actions: network.advantages(features, actions)
+        f, seen.phi[:-1], seen.noise[:1], lambda actions: network.advantages(features, f.encode(actions))
     )
     return replace(stochastic_dueling(method, network, batch, seen), policy=g)
 
