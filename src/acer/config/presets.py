@@ -30,6 +30,20 @@ PRESETS: dict[str, Preset] = {
         "discrete": {"entropy_weight": 0.001},
         "continuous": {"entropy_weight": 0.0},
     },
+    # For those whose steps are dear: docs/efficiency.md.
+    "efficient": {
+        "any": {"environments": 4, "trajectory_length": 16, "trajectories_per_update": 8, "replay_start": 1_000,
+                "replay_capacity": 25_000, "shared_torso": False, "steps": 100_000},
+        "discrete": {"replay_ratio": 16.0, "target_rate": 0.02, "learning_rate": 1e-3, "learning_rate_decay": "linear",
+                     "rmsprop_epsilon": 1e-5, "hidden": (64, 64), "reward_scale": 0.03, "entropy_weight": 0.001,
+                     "truncation": 10.0, "alpha": 0.99, "delta": 1.0, "eval_limit": 2_000},
+        "continuous": {"replay_ratio": 32.0, "on_policy": False, "hidden": (256, 256), "learning_rate": 5e-4,
+                       "truncation": 0.0, "correction_gradient": "reparametrised", "squashed": True, "sigma": 0.5,
+                       "policy_rate": 0.5, "trace_lambda": 0.9, "target_rate": 0.01, "layer_norm": True,
+                       "advantage_hidden": 256, "sdn_samples": 3, "alpha": 0.995, "delta": 0.3, "delta_unit": "errors",
+                       "entropy_weight": 0.03, "entropy_unit": "errors", "reward_scale": 0.1,
+                       "normalize_observations": True},
+    },
     # As printed; docs/deviations.md names the source of each constant that the paper takes from elsewhere.
     "paper": {
         "any": {"trajectories_per_update": 1, "replay_per_environment": True, "replay_start": 0,

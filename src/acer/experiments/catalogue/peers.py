@@ -16,18 +16,16 @@ from acer.experiments.runs import Array
 from acer.run.tables import read
 
 DISCRETE = ("CartPole-v1", "Acrobot-v1", "LunarLander-v3")
-# What `acer-efficient` changes: the constants for those whose steps are dear (docs/efficiency.md).
-EFFICIENT = {"replay_ratio": 16.0, "target_rate": 0.02}
 MARKS = (26_000, 50_000, 100_000, 300_000, 1_000_000)  # steps at which the table compares
 EVALUATIONS = 20  # in a run
 
 
 def configure(env: str, method: str, setting: int, seed: int, preset: str, **overrides: Any) -> Config:
-    """ACER with its preset for the environment. Of a peer's configuration the environment, the number of steps, the
-    seed and what concerns logs and evaluations count."""
-    own = EFFICIENT if method == "acer-efficient" else {}
+    """ACER with its preset for the environment, or `efficient` for `acer-efficient`. Of a peer's configuration the
+    environment, the number of steps, the seed and what concerns logs and evaluations count."""
+    preset = "efficient" if method == "acer-efficient" else preset
     evaluated = {"eval_every": max(1, overrides["steps"] // EVALUATIONS), "eval_policy": "mode"}
-    return defaults(env, env in TASKS, preset or preset_of(env), "acer", **{"seed": seed} | evaluated | own | overrides)
+    return defaults(env, env in TASKS, preset or preset_of(env), "acer", **{"seed": seed} | evaluated | overrides)
 
 
 METHODS = ("acer", "acer-efficient", *peers.AGENTS, peers.RANDOM)
