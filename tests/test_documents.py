@@ -154,6 +154,15 @@ def test_a_reader_who_types_a_page_in_gets_through(page, tmp_path, monkeypatch, 
                     assert code == 0, complaint
 
 
+@pytest.mark.slow
+def test_the_readmes_snippet_prints_what_it_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (snippet,) = (text for language, _, text in blocks("README.md") if language == "python")
+    promised = float(re.search(r"# about (\d+)", snippet)[1])
+    exec(snippet, {"__name__": "typed"})
+    assert abs(float(capsys.readouterr().out.split()[0]) - promised) < 50
+
+
 # The site
 
 
