@@ -16,9 +16,10 @@ from acer.homes.local import Local
 from acer.learner import algorithms
 from acer.learner.distributions import Distribution
 from acer.learner.gaussian import LearntGaussian
-from acer.learner.networks import Architecture, Network, Policy
+from acer.learner.networks import Network, Policy
 from acer.learner.parameters import Constants
 from acer.learner.rollout import FIELDS, Rollout
+from acer.learner.torsos import Architecture
 from acer.learner.update import Batch, Method, update
 
 Arrays = dict[str, NDArray[Any]]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from acer.envs import ActionSpec, ObservationSpec, known_names, make_batch, make_one
-from acer.errors import EnvironmentFault
+from acer.envs import ActionSpec, ObservationSpec, known_names, make_batch, make_one, registry
+from acer.errors import EnvironmentFault, SettingsError
 from acer.learner.rollout import Rollout
 from environments import Corridor, Target
 
@@ -165,3 +165,91 @@ def test_a_time_limit_keeps_its_discount():
     np.testing.assert_allclose(trajectory.discounts[:, 0], np.float32([0.9, 0.9, 0.9, 0, 0.9]))
     np.testing.assert_allclose(trajectory.observations[3, 0], 3 / 50)
     assert episodes == [(0.0, 3)]
+
+
+# ------------------------------------------------------------------ images among other parts, words among numbers
+
+
+def grid_space(**more):
+    image = spaces.Box(0, 255, (7, 6, 3), np.uint8)
+    return spaces.Dict({"image": image, "direction": spaces.Discrete(4, start=1), **more})
+
+
+def test_an_image_among_choices_has_a_channel_for_each_of_their_numbers():
+    spec = ObservationSpec(grid_space(bits=spaces.MultiBinary(2)))
+    assert spec.is_image and spec.is_pixels and spec.dtype == np.uint8 and spec.shape == (4 + 2 + 3, 7, 6)
+    rng = np.random.default_rng(0)
+    images = rng.integers(256, size=(2, 7, 6, 3), dtype=np.uint8)
+    raw = {"image": images, "direction": np.array([1, 4]), "bits": np.array([[0, 1], [1, 0]], np.int8)}
+    x = spec.encode(raw, 2)
+    assert x.dtype == np.uint8
+    for part, channels in (([0, 1], x[0, :2]), ([1, 0], x[1, :2]), ([0, 0, 0, 1], x[1, 2:6])):
+        np.testing.assert_array_equal(channels, np.broadcast_to(255 * np.array(part)[:, None, None], channels.shape))
+    np.testing.assert_array_equal(x[1, 6:], np.moveaxis(images[1], -1, 0))
+    one = {"image": images[1], "direction": 4, "bits": np.array([1, 0], np.int8)}
+    np.testing.assert_array_equal(spec.encode_one(one)[0], x[1])
+    assert spec.holds(one) and not spec.holds(raw) and spec.count(raw) == 2
+
+
+def test_an_image_among_numbers_becomes_fractions():
+    spec = ObservationSpec(grid_space(speed=spaces.Box(-9, 9, (2,), np.float32), other=spaces.Box(0, 1, (5, 7, 6))))
+    assert spec.dtype == np.float32 and not spec.is_pixels and spec.shape == (4 + 3 + 5 + 2, 7, 6)
+    image = np.full((7, 6, 3), 51, np.uint8)
+    other = np.random.default_rng(0).random((5, 7, 6), np.float32)
+    x = spec.encode_one({"image": image, "direction": 2, "speed": np.array([-4, 8.5], np.float32), "other": other})[0]
+    np.testing.assert_allclose(x[4:7], 0.2)
+    np.testing.assert_array_equal(x[7:12], other)
+    np.testing.assert_array_equal(x[12:, 3, 3], [-4, 8.5])
+    assert x[:4].max(axis=(1, 2)).tolist() == [0, 1, 0, 0]
+
+
+def test_images_of_two_sizes_become_a_vector():
+    spec = ObservationSpec(grid_space(other=spaces.Box(0, 255, (9, 9, 1), np.uint8)))
+    assert not spec.is_image and spec.dtype == np.float32 and spec.shape == (4 + 7 * 6 * 3 + 81,)
+
+
+class Talking(Corridor):
+    """What it says is no number, and hides between what is."""
+
+    def __init__(self, tells=True):
+        super().__init__("dict")
+        self.own = self.observation_space
+        deeper = spaces.Tuple((spaces.Text(9), spaces.Discrete(3)))
+        self.observation_space = spaces.Dict({"a": spaces.Text(9), "corridor": self.own, "z": deeper})
+
+    def _observe(self):
+        return {"a": "left", "corridor": super()._observe(), "z": ("right", self.at % 3)}
+
+
+@pytest.mark.parametrize("workers", [False, True])
+def test_parts_that_are_no_numbers_are_left_out(workers):
+    batch = make_batch(Talking, 2, workers)
+    try:
+        x = batch.reset([0, 1])
+        assert x.shape == (2, 6) and batch.observation.left_out == ()
+        moved = batch.step(np.array([1, 0])).observations
+        np.testing.assert_array_equal(moved[0], [1, 0, np.float32(0.2), 0, 1, 0])
+        if not workers:
+            state = batch.state()
+            np.testing.assert_array_equal(batch.restore(state), moved)
+    finally:
+        batch.close()
+    whole = ObservationSpec(Talking().observation_space)
+    assert whole.left_out == ("a (Text)", "z[0] (Text)") and whole.describe() == batch.observation.describe()
+    raw = Talking().reset()[0]
+    whole.check(raw)
+    np.testing.assert_array_equal(whole.encode_one(raw), x[:1])
+    with pytest.raises(SettingsError, match="no part 'end'"):
+        whole.check({"corridor": {"where": raw["corridor"]["where"]}, "z": raw["z"]})
+
+
+def test_what_is_left_out_is_said_once(capfd):
+    registry._say_left_out.cache_clear()
+    for _ in range(2):
+        registry.spaces_of(Talking)
+    assert capfd.readouterr().err.replace("\n", " ").count("no numbers are left out: a (Text), z[0] (Text)") == 1
+
+
+def test_an_observation_of_nothing_but_words_is_refused():
+    with pytest.raises(EnvironmentFault, match="is not supported"):
+        ObservationSpec(spaces.Dict({"a": spaces.Text(5), "b": spaces.Tuple((spaces.Text(5),))}))

@@ -229,12 +229,6 @@ def test_predict_gives_actions_that_the_environment_takes():
     assert model.predict(np.zeros((4, 2)))[0].shape == (4, 2, 1)
 
 
-def test_small_images_need_the_other_torso():
-    with pytest.raises(SettingsError, match="too small for the convolutions"):
-        ACER(partial_named("small-image"), **SMALL)
-    ACER(partial_named("small-image"), torso="mlp", **SMALL).learn(320)
-
-
 def test_images_train():
     model = ACER(
         partial_named("image"), environments=4, trajectory_length=5, hidden=(16,), replay_start=20, eval_episodes=1

@@ -13,8 +13,9 @@ from acer import ACER
 from acer.config import defaults
 from acer.errors import SettingsError
 from acer.learner import kernels, reuse
-from acer.learner.networks import Architecture, Encoder, Network
+from acer.learner.networks import Encoder, Network
 from acer.learner.parameters import Constants, descend
+from acer.learner.torsos import Architecture
 from acer.run.training import Training
 
 SIZES = st.sampled_from([(1, 36, 36), (4, 44, 40), (3, 39, 47), (4, 84, 84)])

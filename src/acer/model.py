@@ -119,13 +119,11 @@ class ACER:
         agent = self._training.agent
         agent.observation.check(observation)
         one = agent.observation.holds(observation)
-        if one:
-            x = agent.observation.encode_one(observation)
-        else:
-            first = observation
-            while isinstance(first, dict | tuple):
-                first = next(iter(first.values())) if isinstance(first, dict) else first[0]
-            x = agent.observation.encode(observation, len(first))
+        x = (
+            agent.observation.encode_one(observation)
+            if one
+            else agent.observation.encode(observation, agent.observation.count(observation))
+        )
         noise = None if deterministic else agent.distribution.noise(self._rng, (len(x),))
         masks = None if action_masks is None else self._masks(action_masks, len(x))
         actions = agent.action.decode(agent.act(x, noise, masks)[0])

@@ -277,7 +277,8 @@ class Config:
     sdn_samples: int = setting(NETWORK, 5, AT_LEAST_1, when=DUELING_Q)
     """n, samples of the stochastic dueling network (5, Section 6)."""
     torso: Literal["auto", "mlp", "conv"] = setting(NETWORK, "auto")
-    """Network before the heads: the paper's convolutions for images (Section 4), fully connected for vectors (ours)."""
+    """Network before the heads: the paper's convolutions for images (Section 4), smaller ones below 36 pixels a side,
+    fully connected for vectors (ours)."""
     hidden: tuple[int, ...] = setting(NETWORK, (64, 64), SIZES)
     """Sizes of the fully connected layers (512 on Atari, Section 4; ours elsewhere)."""
     advantage_hidden: int = setting(NETWORK, 64, AT_LEAST_1, when=CONTINUOUS_Q)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acer.envs.guests import is_ours
+from acer.envs.spaces import numbers_of, only_numbers
 from acer.errors import EnvironmentFault, in_one_line
 
 MASKS = "action_masks"  # the method by which an environment says which choices are legal, as sb3-contrib has it
@@ -62,10 +63,14 @@ def seed_of(root: int, episode: int) -> int:
 
 
 class Replayable(gym.Wrapper[Any, Any, Any, Any]):
-    """Gives each episode its own seed and keeps what is needed to play it again."""
+    """Gives each episode its own seed and keeps what is needed to play it again. Of observations it passes on what is
+    numbers: Gymnasium's batches hold no others."""
 
     def __init__(self, env: gym.Env[Any, Any], index: int = 0) -> None:
         super().__init__(env)
+        self._whole: gym.Space[Any] | None = None  # the space, if some parts of it are left out
+        if only_numbers(env.observation_space) is not env.observation_space:
+            self._whole, self.observation_space = env.observation_space, only_numbers(env.observation_space)
         self.index = index
         self.root, self.episode = 0, -1
         self.actions = Actions()
@@ -80,7 +85,10 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
             self.episode += 1
         self.actions, self._over = Actions(), False
         try:
-            return self.env.reset(seed=seed_of(self.root, self.episode), options=options)
+            given: tuple[Any, dict[str, Any]] = self._numbers(
+                self.env.reset(seed=seed_of(self.root, self.episode), options=options)
+            )
+            return given
         except BaseException as error:
             raise self._fault(error, "the beginning") from error
         finally:
@@ -92,11 +100,18 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
             return observation, 0.0, False, False, info
         self.actions.add(action)
         try:
-            return self.env.step(action)
+            given: tuple[Any, Any, bool, bool, dict[str, Any]] = self._numbers(self.env.step(action))
+            return given
         except BaseException as error:
             raise self._fault(error, f"step {len(self.actions)}") from error
         finally:
             self._end_fork()
+
+    def _numbers(self, given: Any) -> Any:
+        """What the environment gave, an observation first."""
+        if self._whole is None:
+            return given
+        return numbers_of(self._whole, given[0]), *given[1:]
 
     def has_masks(self) -> bool:
         """Whether the environment says which choices are legal."""
@@ -126,7 +141,7 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         """Plays `past` again and returns where it ends."""
         assert self.past is not None
         self.root, self.episode, actions = self.past
-        observation, _ = self.env.reset(seed=seed_of(self.root, self.episode))
+        observation, _ = self._numbers(self.env.reset(seed=seed_of(self.root, self.episode)))
         self.actions, self._over, self.past = Actions(), False, None
         for action in actions:
             observation, _, terminated, truncated, _ = self.step(action)

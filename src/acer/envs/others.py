@@ -4,6 +4,7 @@ import difflib
 import importlib
 import sys
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ UNKNOWN = (NameNotFound, VersionNotFound, NamespaceNotFound, UnregisteredEnv)
 def make(env: str | EnvMaker, **kwargs: Any) -> gym.Env[Any, Any]:
     own = env if callable(env) else _import_own(env)
     try:
-        made = own(**kwargs) if own is not None else gym.make(str(env), **kwargs)
+        made = own(**kwargs) if own is not None else _make_by_id(str(env), **kwargs)
     except DependencyNotInstalled as error:
         raise EnvironmentFault(f"{env}: {in_one_line(error)}{_extra(str(env))}") from error
     if isinstance(made, gym.vector.VectorEnv):
@@ -31,6 +32,23 @@ def make(env: str | EnvMaker, **kwargs: Any) -> gym.Env[Any, Any]:
     if not isinstance(made, gym.Env):
         raise EnvironmentFault(f"{env} makes a {type(made).__name__}, not a gymnasium.Env")
     return made
+
+
+def _make_by_id(env: str, **kwargs: Any) -> gym.Env[Any, Any]:
+    try:
+        return gym.make(env, **kwargs)
+    except UNKNOWN:
+        if not _register(env):
+            raise
+        return gym.make(env, **kwargs)
+
+
+def _register(env: str) -> bool:
+    """Has an installed package register its namespace's ids, if it says how; Gymnasium itself no longer asks."""
+    declared = entry_points(group="gymnasium.envs", name=env.partition("/")[0])
+    for point in declared:
+        point.load()()
+    return bool(declared)
 
 
 def vector_class(env: str | EnvMaker) -> Callable[..., gym.vector.VectorEnv[Any, Any, Any]] | None:

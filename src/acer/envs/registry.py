@@ -2,12 +2,14 @@
 
 import contextlib
 import difflib
+import functools
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import gymnasium as gym
 
+from acer.console import warn
 from acer.envs.atari import ATARI
 from acer.envs.batch import EnvBatch
 from acer.envs.control import CONTROL
@@ -89,7 +91,15 @@ def spaces_of(env: str | EnvMaker, **options: Any) -> tuple[ObservationSpec, Act
     with hosted(f"cannot use environment {env!r}"):
         spaces = ObservationSpec(one.observation_space), ActionSpec(one.action_space)
         one.close()
+    if spaces[0].left_out:
+        _say_left_out(getattr(env, "__name__", str(env)), ", ".join(spaces[0].left_out))
     return spaces
+
+
+@functools.cache
+def _say_left_out(env: str, parts: str) -> None:
+    """Once, however often a run asks."""
+    warn(f"{env}: parts of the observation that are no numbers are left out: {parts}")
 
 
 def make_batch(env: str | EnvMaker, count: int, workers: bool = False, threads: int = 0, **options: Any) -> EnvBatch:

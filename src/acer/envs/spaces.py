@@ -1,8 +1,13 @@
 """From Gymnasium's spaces to the learner's arrays and back.
 
 Observations become one float32 vector, or one channels-first image; actions are an index, or a vector in [−1, 1].
+
+An observation of several parts becomes an image if there is one among them: images of one size are its channels, and
+each number of the other parts is a channel that has the same value everywhere. Parts that are no numbers are left out.
 """
 
+from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +19,10 @@ from numpy.typing import NDArray
 
 from acer.errors import EnvironmentFault, SettingsError
 
-SMALLEST_IMAGE = 36  # pixels a side that the paper's three convolutions need
+NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
+SMALLEST_IMAGE = 5  # pixels a side that convolutions are made for
+
+Path = tuple[Any, ...]  # keys that lead to a part of an observation
 
 
 @dataclass(frozen=True)
@@ -24,48 +32,84 @@ class ObservationSpec:
     space: gym.Space[Any]
 
     def __post_init__(self) -> None:
-        _check_supported(self.space, "observation")
+        if not self.parts:
+            raise EnvironmentFault(
+                f"observation space {self.space} is not supported; acer takes Box, Discrete, MultiBinary, "
+                "MultiDiscrete, and Dict or Tuple of those"
+            )
+
+    @cached_property
+    def parts(self) -> tuple[tuple[Path, gym.Space[Any]], ...]:
+        """The parts that are numbers, and where they are."""
+        return tuple(_parts(self.space, ()))
+
+    @cached_property
+    def left_out(self) -> tuple[str, ...]:
+        """What is no numbers."""
+        return tuple(_words(self.space, ""))
 
     @cached_property
     def is_image(self) -> bool:
-        """Three dimensions, or two of bytes."""
-        shape = self.space.shape if isinstance(self.space, spaces.Box) else ()
-        return len(shape or ()) == 3 or (len(shape or ()) == 2 and self.space.dtype == np.uint8)
+        """Whether there are images, all of one size."""
+        return len({_image_shape(space)[1:] for _, space in self.parts if _is_image(space)}) == 1
 
     @property
     def is_pixels(self) -> bool:
         """Images, or bytes of any shape: scaled by their range; one mean and deviation serves all of them."""
-        return self.is_image or self.dtype == np.uint8
+        return self.dtype == np.uint8 or (self.is_image and len(self.parts) == 1)
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """Bytes stay bytes (a quarter of the memory); all else is float32."""
-        is_bytes = isinstance(self.space, spaces.Box) and self.space.dtype == np.uint8
-        return np.dtype(np.uint8 if is_bytes else np.float32)
-
-    @cached_property
-    def channels_last(self) -> bool:
-        shape = self.space.shape or ()
-        return self.is_image and len(shape) == 3 and shape[-1] < shape[0]
+        """Bytes stay bytes (a quarter of the memory), also with choices beside them; all else is float32."""
+        spaces_ = [space for _, space in self.parts]
+        if not self.is_image:
+            return np.dtype(np.uint8 if len(spaces_) == 1 and _is_bytes(self.space) else np.float32)
+        bytes_ = all(_is_bytes(space) or not isinstance(space, spaces.Box) for space in spaces_)
+        return np.dtype(np.uint8 if bytes_ else np.float32)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """(n,) for vectors, (channels, height, width) for images."""
         if not self.is_image:
-            return (_flat_size(self.space),)
-        shape = tuple(self.space.shape or ())
-        if len(shape) == 2:
-            return (1, *shape)
-        return (shape[2], shape[0], shape[1]) if self.channels_last else shape
+            return (sum(int(spaces.flatdim(space)) for _, space in self.parts),)
+        channels = sum(_image_shape(space)[0] if _is_image(space) else int(spaces.flatdim(space))
+                       for _, space in self.parts)  # fmt: skip
+        return (channels, *self._size)
+
+    @cached_property
+    def _size(self) -> tuple[int, ...]:
+        """Height and width."""
+        return next(_image_shape(space)[1:] for _, space in self.parts if _is_image(space))
 
     def encode(self, raw: Any, count: int) -> NDArray[Any]:
         """A batch of `count` raw observations, as Gymnasium's vector environments give them, to [count, *shape]."""
-        if not self.is_image:
-            return _flatten(self.space, raw, count).astype(self.dtype, copy=False)
-        images = _checked(self.space, raw, count).astype(self.dtype, copy=False)
-        if self.channels_last:
-            images = np.ascontiguousarray(np.moveaxis(images, -1, 1))
-        return images.reshape(count, *self.shape)
+        return self._encode([_at(raw, path) for path, _ in self.parts], count)
+
+    def encode_one(self, raw: Any) -> NDArray[Any]:
+        """One raw observation to [1, *shape]."""
+        return self._encode([np.asarray(_at(raw, path))[None] for path, _ in self.parts], 1)
+
+    def _encode(self, values: list[Any], count: int) -> NDArray[Any]:
+        """A batch of each part to [count, *shape]."""
+        spaces_ = [space for _, space in self.parts]
+        turn = self._channels if self.is_image else _flat
+        encoded = [turn(space, value, count) for space, value in zip(spaces_, values, strict=True)]
+        whole = encoded[0] if len(encoded) == 1 else np.concatenate(encoded, axis=1)
+        return whole.astype(self.dtype, copy=False)
+
+    def _channels(self, space: gym.Space[Any], raw: Any, count: int) -> NDArray[Any]:
+        """One part of an image: [count, channels, height, width]."""
+        bytes_become_fractions = self.dtype != np.uint8 and len(self.parts) > 1
+        if _is_image(space):
+            images = _checked(space, raw, count)
+            if _channels_last(space):
+                images = np.ascontiguousarray(np.moveaxis(images, -1, 1))
+            images = images.reshape(count, *_image_shape(space))
+            return np.float32(1 / 255) * images if bytes_become_fractions and _is_bytes(space) else images
+        flat = _flat(space, raw, count)
+        if self.dtype == np.uint8 and not _is_bytes(space):
+            flat = np.where(flat, np.uint8(255), np.uint8(0))  # of choices: 0 or 1, as the network sees bytes
+        return np.broadcast_to(flat[:, :, None, None], (*flat.shape, *self._size))
 
     def describe(self) -> str:
         """What a saved model remembers of it."""
@@ -73,19 +117,24 @@ class ObservationSpec:
 
     def check(self, raw: Any) -> None:
         """Refuses what is neither one observation nor a batch of them, and numbers that are not finite."""
-        _check_part(self.space, raw, "")
+        for path, space in self.parts:
+            where = "".join(f"[{key!r}]" for key in path)
+            try:
+                value = _at(raw, path)
+            except (KeyError, IndexError, TypeError):
+                raise SettingsError(
+                    f"the observation has no part {path[-1]!r}; the environment's is {self.space}"
+                ) from None
+            _check_part(space, value, where)
 
     def holds(self, raw: Any) -> bool:
         """Whether `raw` is one observation rather than a batch of them."""
-        space, value = self.space, raw
-        while isinstance(space, spaces.Dict | spaces.Tuple):
-            key = next(iter(space.spaces)) if isinstance(space, spaces.Dict) else 0
-            space, value = space[key], value[key]  # type: ignore[index]
-        return np.ndim(value) == len(space.shape or ())
+        path, space = self.parts[0]
+        return np.ndim(_at(raw, path)) == len(space.shape or ())
 
-    def encode_one(self, raw: Any) -> NDArray[Any]:
-        """One raw observation to [1, *shape]."""
-        return self.encode(_batched(self.space, raw), 1)
+    def count(self, raw: Any) -> int:
+        """How many observations a batch has."""
+        return len(_at(raw, self.parts[0][0]))
 
 
 @dataclass(frozen=True)
@@ -180,33 +229,76 @@ class ActionSpec:
         return low, (high - low) / 2
 
 
-def _check_supported(space: gym.Space[Any], what: str) -> None:
-    if isinstance(space, spaces.Dict):
-        for part in space.spaces.values():
-            _check_supported(part, what)
-    elif isinstance(space, spaces.Tuple):
-        for part in space.spaces:
-            _check_supported(part, what)
-    elif isinstance(space, spaces.Box):
-        if space.dtype is not None and np.issubdtype(space.dtype, np.complexfloating):
-            raise EnvironmentFault(f"{what} space {space} has complex numbers, which acer does not support")
-    elif not isinstance(space, spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete):
-        raise EnvironmentFault(
-            f"{what} space {space} is not supported; acer takes Box, Discrete, MultiBinary, MultiDiscrete, "
-            "and Dict or Tuple of those"
-        )
+def _parts(space: gym.Space[Any], path: Path) -> Iterator[tuple[Path, gym.Space[Any]]]:
+    """The parts of a space that are numbers."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        for key, part in _members(space):
+            yield from _parts(part, (*path, key))
+    elif isinstance(space, NUMBERS):
+        if isinstance(space, spaces.Box) and np.issubdtype(space.dtype or np.float32, np.complexfloating):
+            raise EnvironmentFault(f"observation space {space} has complex numbers, which acer does not support")
+        yield path, space
+
+
+def _words(space: gym.Space[Any], where: str) -> Iterator[str]:
+    """The parts that are none, as people write them."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        for key, part in _members(space):
+            yield from _words(part, f"{where}[{key!r}]" if where else str(key))
+    elif not isinstance(space, NUMBERS):
+        yield f"{where} ({type(space).__name__})"
+
+
+def only_numbers(space: gym.Space[Any]) -> gym.Space[Any]:
+    """A space without its parts that are no numbers; the same if it has none."""
+    if not isinstance(space, spaces.Dict | spaces.Tuple) or not list(_words(space, "")):
+        return space
+    kept = {key: only_numbers(part) for key, part in _members(space) if list(_parts(part, ()))}
+    return spaces.Dict(OrderedDict(kept)) if isinstance(space, spaces.Dict) else spaces.Tuple(list(kept.values()))
+
+
+def numbers_of(space: gym.Space[Any], raw: Any) -> Any:
+    """An observation of `space` as `only_numbers` has it."""
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        return raw
+    kept = {key: numbers_of(part, raw[key]) for key, part in _members(space) if list(_parts(part, ()))}
+    return kept if isinstance(space, spaces.Dict) else tuple(kept.values())
+
+
+def _members(space: spaces.Dict | spaces.Tuple[Any]) -> list[tuple[Any, gym.Space[Any]]]:
+    return list(space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces))
+
+
+def _at(raw: Any, path: Path) -> Any:
+    for key in path:
+        raw = raw[key]
+    return raw
+
+
+def _is_bytes(space: gym.Space[Any]) -> bool:
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8
+
+
+def _is_image(space: gym.Space[Any]) -> bool:
+    """Three dimensions, or two of bytes."""
+    dimensions = len(space.shape or ()) if isinstance(space, spaces.Box) else 0
+    return dimensions == 3 or (dimensions == 2 and _is_bytes(space))
+
+
+def _channels_last(space: gym.Space[Any]) -> bool:
+    shape = space.shape or ()
+    return len(shape) == 3 and shape[-1] < shape[0]
+
+
+def _image_shape(space: gym.Space[Any]) -> tuple[int, ...]:
+    """Channels, height, width."""
+    shape = tuple(space.shape or ())
+    if len(shape) == 2:
+        return (1, *shape)
+    return (shape[2], shape[0], shape[1]) if _channels_last(space) else shape
 
 
 def _check_part(space: gym.Space[Any], raw: Any, where: str) -> None:
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        for key, part in parts:
-            try:
-                value = raw[key]
-            except (KeyError, IndexError, TypeError):
-                raise SettingsError(f"the observation has no part {key!r}; the environment's is {space}") from None
-            _check_part(part, value, f"{where}[{key!r}]")
-        return
     try:
         array = np.asarray(raw)
     except ValueError:
@@ -221,16 +313,8 @@ def _check_part(space: gym.Space[Any], raw: Any, where: str) -> None:
         raise SettingsError(f"observation{where} has NaN or infinity")
 
 
-def _flat_size(space: gym.Space[Any]) -> int:
-    return int(spaces.flatdim(space))
-
-
-def _flatten(space: gym.Space[Any], raw: Any, count: int) -> NDArray[Any]:
-    """A batch of values of `space` to [count, n]; discrete values become one-hot."""
-    if isinstance(space, spaces.Dict):
-        return np.concatenate([_flatten(part, raw[key], count) for key, part in space.spaces.items()], axis=1)
-    if isinstance(space, spaces.Tuple):
-        return np.concatenate([_flatten(part, raw[i], count) for i, part in enumerate(space.spaces)], axis=1)
+def _flat(space: gym.Space[Any], raw: Any, count: int) -> NDArray[Any]:
+    """A batch of values of one part to [count, n]; discrete values become one-hot."""
     if isinstance(space, spaces.Discrete):
         return _one_hot(space, np.asarray(raw, dtype=np.int64).reshape(count) - int(space.start), int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
@@ -254,12 +338,3 @@ def _checked(space: gym.Space[Any], raw: Any, count: int) -> NDArray[Any]:
     if array.shape != (count, *(space.shape or ())):
         raise EnvironmentFault(f"observations of shape {array.shape[1:]} where the space declares {space.shape}")
     return array
-
-
-def _batched(space: gym.Space[Any], raw: Any) -> Any:
-    """One value of `space` to a batch of one."""
-    if isinstance(space, spaces.Dict):
-        return {key: _batched(part, raw[key]) for key, part in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(_batched(part, raw[i]) for i, part in enumerate(space.spaces))
-    return np.asarray(raw)[None]

@@ -26,7 +26,7 @@ from acer.learner import update as updates
 from acer.learner.categorical import Categorical, MultiCategorical
 from acer.learner.distributions import Distribution
 from acer.learner.gaussian import Gaussian, LearntGaussian
-from acer.learner.networks import Architecture, CriticKind
+from acer.learner.torsos import PAPERS, Architecture, CriticKind
 from acer.learner.update import Batch, Constraint, Evaluated, Method, Returns, Targets
 
 
@@ -81,8 +81,14 @@ def critic_kind(config: Config, f: Distribution) -> CriticKind:
 
 
 def is_convolutional(config: Config, observation: ObservationSpec) -> bool:
-    """Whether the torso is the paper's for images."""
-    return config.torso == "conv" or (config.torso == "auto" and observation.is_image)
+    """Whether the torso is convolutional."""
+    large_enough = observation.is_image and min(observation.shape[1:]) >= SMALLEST_IMAGE
+    return config.torso == "conv" or (config.torso == "auto" and large_enough)
+
+
+def has_large_torso(config: Config, observation: ObservationSpec) -> bool:
+    """Whether the torso is the paper's for images, which is worth threads, other arithmetic and reuse of patches."""
+    return is_convolutional(config, observation) and min(observation.shape[1:]) >= PAPERS
 
 
 def architecture(config: Config, observation: ObservationSpec, f: Distribution) -> Architecture:
@@ -95,15 +101,19 @@ def architecture(config: Config, observation: ObservationSpec, f: Distribution) 
     if convolutional and min(observation.shape[1:]) < SMALLEST_IMAGE:
         size = "×".join(map(str, observation.shape[1:]))
         raise SettingsError(
-            f"images of {size} are too small for the convolutions (at least {SMALLEST_IMAGE}); use --torso mlp"
+            f"images of {size} are too small for convolutions (at least {SMALLEST_IMAGE}); use --torso mlp"
         )
     if convolutional and not config.hidden:
         raise SettingsError("convolutions need at least one size in --hidden behind them; or use --torso mlp")
     if config.precision == "bfloat16" and not convolutional:
         raise SettingsError("--precision bfloat16 is for convolutions, and this network has none; leave it out")
-    on_bytes = convolutional and observation.dtype == "uint8" and config.device == "cpu"
+    large = has_large_torso(config, observation)
+    on_bytes = large and observation.dtype == "uint8" and config.device == "cpu"
     if config.reuse == "always" and not on_bytes:
-        raise SettingsError("--reuse always is for convolutions of images of bytes on the CPU; leave it out")
+        raise SettingsError(
+            f"--reuse always is for the convolutions of images of bytes, {PAPERS}×{PAPERS} at least, on the CPU; "
+            "leave it out"
+        )
     return Architecture(
         observation=observation.shape,
         pixels=observation.dtype == "uint8",

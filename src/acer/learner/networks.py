@@ -6,48 +6,17 @@ Heads are called by `update` in the paper's order; none of them knows which algo
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 
+from acer.learner.torsos import ACTIVATIONS, Activation, Architecture, ConvNet, Encoded, make_torso
+
 if TYPE_CHECKING:
     from acer.learner.reuse import Patches
 
-Encoded: TypeAlias = "Tensor | Patches"  # what the encoder makes of observations
-
-CriticKind = Literal["action-values", "state-value", "stochastic-dueling", "separate"]
-Activation = Literal["relu", "tanh"]
-Reuse = Literal["auto", "always", "never"]
 WORTH = 0.7  # share of the convolutions' work, times threads, from which on reuse costs what it saves: gathers have one
-# In place where the gradient allows it: memory is slower than arithmetic.
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"relu": partial(nn.ReLU, inplace=True), "tanh": nn.Tanh}
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """Everything that decides the network's shape."""
-
-    observation: tuple[int, ...]  # shape of one observation: (n,) or channels-first (c, h, w)
-    pixels: bool  # observations are bytes, divided by 255
-    outputs: int  # size of φ
-    action_dimensions: int  # numbers of an action, for critics that take one
-    critic: CriticKind
-    hidden: tuple[int, ...]
-    advantage_hidden: int
-    activation: Activation = "relu"
-    convolutional: bool = False
-    shared_torso: bool = True
-    layer_norm: bool = False
-    orthogonal: bool = False  # first weights of the torso, gain √2; PyTorch's own otherwise
-    bfloat16: bool = False  # arithmetic of the convolutional torso
-    reuse: Reuse = "never"  # whether it computes a patch that stays as it was a step before only once
-    choices: int = 0  # actions that Q has an output for, if they are not as many as the policy's outputs
-    free_outputs: int = 0  # the last of the policy's outputs, that do not depend on x
 
 
 class Encoder(nn.Module):
@@ -110,89 +79,6 @@ class Encoder(nn.Module):
         return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
 
 
-def _layers(sizes: tuple[int, ...], activation: Activation, layer_norm: bool) -> list[nn.Module]:
-    layers: list[nn.Module] = []
-    for size_in, size_out in pairwise(sizes):
-        layers.append(nn.Linear(size_in, size_out))
-        if layer_norm:
-            layers.append(nn.LayerNorm(size_out))
-        layers.append(ACTIVATIONS[activation]())
-    return layers
-
-
-class MLP(nn.Module):
-    """Fully connected torso for vectors."""
-
-    def __init__(self, architecture: Architecture) -> None:
-        super().__init__()
-        inputs = int(torch.Size(architecture.observation).numel())
-        self.inputs = inputs
-        self.features = architecture.hidden[-1] if architecture.hidden else inputs
-        self.layers = nn.Sequential(
-            *_layers((inputs, *architecture.hidden), architecture.activation, architecture.layer_norm)
-        )
-        self.flatten = len(architecture.observation) != 1
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.flatten:
-            x = x.reshape(*x.shape[:-3], self.inputs)
-        return self.layers(x)  # type: ignore[no-any-return]
-
-
-class ConvNet(nn.Module):
-    """The paper's torso for images (Section 4): 32 8×8/4, 64 4×4/2, 64 3×3/1, then fully connected."""
-
-    def __init__(self, architecture: Architecture) -> None:
-        super().__init__()
-        channels, height, width = architecture.observation
-        activation = ACTIVATIONS[architecture.activation]
-        self.convolutions = nn.Sequential(
-            nn.Conv2d(channels, 32, 8, 4), activation(),
-            nn.Conv2d(32, 64, 4, 2), activation(),
-            nn.Conv2d(64, 64, 3, 1), activation(),
-            nn.Flatten(),
-        )  # fmt: skip
-        with torch.no_grad():
-            size = self.convolutions(torch.zeros(1, channels, height, width)).shape[1]
-        self.features = architecture.hidden[-1]
-        self.layers = nn.Sequential(
-            *_layers((size, *architecture.hidden), architecture.activation, architecture.layer_norm)
-        )
-        self.in_bfloat16 = architecture.bfloat16
-
-    def forward(self, x: Encoded) -> Tensor:
-        weight = next(self.parameters())
-        with torch.autocast(weight.device.type, torch.bfloat16, enabled=self.in_bfloat16):
-            if isinstance(x, Tensor):
-                features = self.layers(self.convolutions(x.flatten(0, -4)).unflatten(0, x.shape[:-3]))
-            else:
-                features = self.layers[1:](x.through(self.convolutions, self.layers[0]))
-        return features.to(weight.dtype)  # type: ignore[no-any-return]
-
-
-def faster_precision(device: torch.device) -> Literal["float32", "bfloat16"]:
-    """In which this machine computes the torso faster, by trying both in turn on as many images as an update of the
-    preset has; by the processor's time in one thread, for others may use the machine."""
-    images = torch.zeros(84, 4, 84, 84, dtype=torch.uint8, device=device)
-    networks = {}
-    for bfloat16 in (False, True):
-        architecture = Architecture((4, 84, 84), True, 1, 1, "state-value", (512,), 0, convolutional=True,
-                                    bfloat16=bfloat16)  # fmt: skip
-        networks[bfloat16] = nn.Sequential(Encoder(architecture), ConvNet(architecture)).to(device)
-    best = {False: math.inf, True: math.inf}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    for _ in range(6):
-        for bfloat16, network in networks.items():
-            began = time.process_time()
-            network(images).sum().backward()
-            best[bfloat16] = min(best[bfloat16], time.process_time() - began)
-        if best[True] > 2 * best[False]:  # emulated
-            break
-    torch.set_num_threads(threads)
-    return "bfloat16" if best[True] < 0.9 * best[False] else "float32"
-
-
 class ActionHead(nn.Module):
     """One number for a state's features and an action: A(x, a) of the dueling network, or Q(x, a) of the ablation."""
 
@@ -214,22 +100,12 @@ class ActionHead(nn.Module):
         return self.output(hidden).squeeze(-1)  # type: ignore[no-any-return]
 
 
-def _torso(architecture: Architecture) -> MLP | ConvNet:
-    torso = ConvNet(architecture) if architecture.convolutional else MLP(architecture)
-    if architecture.orthogonal:
-        for layer in torso.modules():
-            if isinstance(layer, nn.Conv2d | nn.Linear):
-                nn.init.orthogonal_(layer.weight, math.sqrt(2))
-                nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
-    return torso
-
-
 class Policy(nn.Module):
     """The policy's path: torso and linear head. φ_θ and φ_θa are two of these."""
 
     def __init__(self, architecture: Architecture) -> None:
         super().__init__()
-        self.torso = _torso(architecture)
+        self.torso = make_torso(architecture)
         free = architecture.free_outputs
         self.free = nn.Parameter(torch.zeros(free)) if free else None
         self.head = nn.Linear(self.torso.features, architecture.outputs - free)
@@ -258,7 +134,7 @@ class Network(nn.Module):
         self.architecture = architecture
         self.encoder = Encoder(architecture)
         self.policy = Policy(architecture)
-        self.critic_torso = None if architecture.shared_torso else _torso(architecture)
+        self.critic_torso = None if architecture.shared_torso else make_torso(architecture)
         features = self.policy.torso.features
 
         kind = architecture.critic
@@ -268,7 +144,7 @@ class Network(nn.Module):
         )
         self.v_head = nn.Linear(features, 1) if kind != "action-values" else None
         self.advantage_head = ActionHead(*head) if kind == "stochastic-dueling" else None
-        self.q_torso = _torso(architecture) if kind == "separate" else None
+        self.q_torso = make_torso(architecture) if kind == "separate" else None
         self.q_action_head = ActionHead(*head) if kind == "separate" else None
 
     def forward(self, x: Encoded) -> tuple[Tensor, Tensor]:
@@ -300,3 +176,26 @@ class Network(nn.Module):
         """Q(x, a) [m, …] by the network that shares nothing with the others (Appendix E.4), for encoded x."""
         assert self.q_torso is not None and self.q_action_head is not None
         return self.q_action_head(self.q_torso(x), actions)  # type: ignore[no-any-return]
+
+
+def faster_precision(device: torch.device) -> Literal["float32", "bfloat16"]:
+    """In which this machine computes the torso faster, by trying both in turn on as many images as an update of the
+    preset has; by the processor's time in one thread, for others may use the machine."""
+    images = torch.zeros(84, 4, 84, 84, dtype=torch.uint8, device=device)
+    networks = {}
+    for bfloat16 in (False, True):
+        architecture = Architecture((4, 84, 84), True, 1, 1, "state-value", (512,), 0, convolutional=True,
+                                    bfloat16=bfloat16)  # fmt: skip
+        networks[bfloat16] = nn.Sequential(Encoder(architecture), ConvNet(architecture)).to(device)
+    best = {False: math.inf, True: math.inf}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for _ in range(6):
+        for bfloat16, network in networks.items():
+            began = time.process_time()
+            network(images).sum().backward()
+            best[bfloat16] = min(best[bfloat16], time.process_time() - began)
+        if best[True] > 2 * best[False]:  # emulated
+            break
+    torch.set_num_threads(threads)
+    return "bfloat16" if best[True] < 0.9 * best[False] else "float32"

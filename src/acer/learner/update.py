@@ -16,7 +16,8 @@ from torch import Tensor
 
 from acer.learner import gradients, returns
 from acer.learner.distributions import Distribution, finite
-from acer.learner.networks import Encoded, Network, Policy
+from acer.learner.networks import Network, Policy
+from acer.learner.torsos import Encoded
 from acer.learner.trust_region import constrained
 
 
