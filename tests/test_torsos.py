@@ -1,5 +1,7 @@
 """Torsos: which an observation gets, and what they compute."""
 
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -9,14 +11,17 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from acer import ACER
+import own_torsos
+from acer import ACER, cli
+from acer import config as configuration
 from acer.config import defaults
 from acer.envs import ObservationSpec
-from acer.errors import SettingsError
+from acer.errors import CheckpointError, SettingsError
 from acer.learner import algorithms
 from acer.learner.categorical import Categorical
 from acer.learner.networks import Encoder, Policy
-from acer.learner.torsos import MLP, ConvNet
+from acer.learner.torsos import MLP, ConvNet, OwnTorso
+from acer.run import trust
 from environments import Corridor
 
 SMALL: dict[str, Any] = {"environments": 4, "trajectory_length": 5, "hidden": (16,), "replay_start": 20}
@@ -124,3 +129,107 @@ def test_grids_of_others_train_as_they_come(package: str, env: str, channels: in
     assert model.agent.observation.shape == (channels, size, size)
     assert isinstance(model.agent.network.policy.torso, ConvNet)
     model.close()
+
+
+# ------------------------------------------------------------------ the user's own
+
+
+def same_policy(one: ACER, other: ACER) -> bool:
+    x = np.random.default_rng(0).normal(size=(5, *one.agent.observation.shape)).astype(np.float32)
+    return np.array_equal(one.agent.act(x, None)[1], other.agent.act(x, None)[1])
+
+
+@pytest.mark.parametrize("algo", ["acer", "a3c"])
+@pytest.mark.parametrize("shared_torso", [True, False])
+def test_a_torso_of_the_users_own_learns(algo: str, shared_torso: bool) -> None:
+    model = ACER("CartPole-v1", torso=own_torsos.Wide, algo=algo, shared_torso=shared_torso, environments=4)
+    torso = model.agent.network.policy.torso
+    assert isinstance(torso, OwnTorso) and torso.features == 24
+    before = [p.detach().clone() for p in torso.parameters()]
+    model.learn(400)
+    assert not any(torch.equal(*pair) for pair in zip(before, torso.parameters(), strict=True))
+    again = ACER("CartPole-v1", torso="own_torsos:Wide", algo=algo, shared_torso=shared_torso, environments=4)
+    again.learn(400)  # the seed decides its first weights, too
+    assert same_policy(model, again)
+    model.close()
+    again.close()
+
+
+def test_a_torso_of_the_users_own_reads_images_that_step_and_trajectories() -> None:
+    model = ACER(partial_named("small-image"), torso=own_torsos.Wide, environments=4, trajectory_length=5,
+                 replay_start=20).learn(80)  # fmt: skip
+    assert isinstance(model.agent.network.policy.torso, OwnTorso)
+    model.close()
+
+
+def test_a_file_does_not_decide_a_torso(tmp_path: Path) -> None:
+    """Saved runs and models say in one line that they need it again, and take it by name or as it is."""
+    model = ACER("CartPole-v1", torso=own_torsos.Wide, environments=4).learn(320, out=tmp_path / "run")
+    model.save(tmp_path / "model")
+    for load in (partial(ACER.load, tmp_path / "model"), partial(ACER.load, tmp_path / "run", resume=True)):
+        with pytest.raises(CheckpointError, match=r"Wide, a network of your own.* in Python torso=…") as error:
+            load()
+        assert "\n" not in str(error.value)
+    for torso in (own_torsos.Wide, "own_torsos:Wide"):
+        again = ACER.load(tmp_path / "model", torso=torso)
+        assert same_policy(model, again)
+        again.close()
+    on = ACER.load(tmp_path / "run", resume=True, torso=own_torsos.Wide).learn(80)
+    assert on.steps >= 400
+    on.close()
+    file = tmp_path / "run" / "config.json"
+    with pytest.raises(CheckpointError, match="own_torsos:Wide, a network of your own"):
+        trust.admit_file(file, configuration.read_file(file), {})
+    model.close()
+
+
+def test_a_local_function_cannot_be_named_and_is_said_so(tmp_path: Path) -> None:
+    model = ACER("CartPole-v1", torso=lambda shape: own_torsos.Wide(shape, 8), environments=4).learn(80)
+    assert "<lambda>" in model.config.torso
+    model.save(tmp_path / "model")
+    with pytest.raises(CheckpointError, match="--torso module:Class"):
+        ACER.load(tmp_path / "model")
+    with pytest.raises(CheckpointError, match="the network needs"):
+        ACER.load(tmp_path / "model", torso=own_torsos.Wide)
+    model.close()
+
+
+def test_other_processes_get_the_users_torso() -> None:
+    model = ACER("CartPole-v1", torso=lambda shape: own_torsos.Wide(shape, 8), home="shared", actors=2, environments=2)
+    model.learn(200)
+    assert model.agent.network.policy.torso.features == 8
+    model.close()
+
+
+@pytest.mark.parametrize(
+    ("torso", "said"),
+    [
+        ("own_torsos:Wied", "has no 'Wied'; did you mean Wide"),
+        ("nowhere:Wide", "no module named 'nowhere'"),
+        ("own_torsos:number", "is not a class or a function"),
+        ("own_torsos:Fails", r"cannot be used for observations of shape \(4,\): ValueError: not enough paint"),
+        ("own_torsos:TwoOutputs", r"turns \[N, …\] into \[N, features\]"),
+        ("own_torsos:Remembers", "running_mean.* layer or group normalisation"),
+        ("wide", "torso must be one of auto, mlp, conv or module:Class, not 'wide'"),
+    ],
+)
+def test_torsos_that_cannot_be_meant_are_refused_in_one_line(torso: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said) as error:
+        ACER("CartPole-v1", torso=torso)
+    assert "\n" not in str(error.value)
+
+
+def test_sizes_are_for_our_own_torsos() -> None:
+    with pytest.raises(SettingsError, match="hidden has no meaning here"):
+        ACER("CartPole-v1", torso=own_torsos.Wide, hidden=(8,))
+
+
+def test_the_command_line_takes_a_torso(tmp_path: Path) -> None:
+    run = str(tmp_path / "run")
+    named = ["--torso", "own_torsos:Wide"]
+    small = ["--steps", "320", "--eval-episodes", "1", "--out", run, "--quiet"]
+    assert cli._run(["train", "CartPole-v1", *named, *small]) == 0
+    with pytest.raises(CheckpointError, match="a network of your own"):
+        cli._run(["eval", run, "--episodes", "1"])
+    assert cli._run(["eval", run, "--episodes", "1", *named]) == 0
+    assert cli._run(["resume", run, "--steps", "700", *named, "--quiet"]) == 0

@@ -76,6 +76,7 @@ def add_model_arguments(parser: Parser) -> None:
     whole_flag(parser, "--seed", 0, "seed of the episodes; not the training's, whatever its number [0]")
     add_env_flag(parser)
     add_setting(parser, SETTINGS["env_kwargs"], "what the environment is made with, if not as before")
+    add_setting(parser, SETTINGS["torso"], "the network before the heads, if it is of your own (module:Class)")
     parser.flag("--device", help="where the networks run, if not where they ran before")
 
 
@@ -91,5 +92,7 @@ def load(args: argparse.Namespace) -> "ACER":
     from acer.model import ACER
     from acer.run import opening
 
-    outward: dict[str, Any] = {name: of for name in ("device", "env_kwargs") if (of := getattr(args, name, None))}
+    outward: dict[str, Any] = {
+        name: of for name in ("device", "env_kwargs", "torso") if (of := getattr(args, name, None))
+    }
     return ACER.of(opening.load(args.directory, args.env, outward, args.best))

@@ -62,6 +62,9 @@ def add_setting(
         parser.flag(*names, nargs="*", type=reader(flag, int), metavar="N", **options)
     elif is_table(of):
         parser.flag(*names, nargs="*", action=_Table, metavar="NAME=VALUE", **options)
+    elif of.choices is not None and of.own:
+        metavar = "{" + ",".join((*of.choices, "module:Class")) + "}"
+        parser.flag(*names, type=str, metavar=metavar, **options)
     elif of.choices is not None:
         parser.flag(*names, type=choice(of.name, of.choices), metavar="{" + ",".join(of.choices) + "}", **options)
     else:

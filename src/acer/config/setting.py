@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from acer.config.own import OwnCode
 from acer.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Setting:
     bound: Bound | None = None
     when: When | None = None  # always, without one
     choices: Collection[str] | None = None  # of a text
+    own: bool = False  # it may also be code of the user's own: module:Class, or a callable in Python
     may_be_infinite: bool = False
     from_file: FromFile | None = None  # whether a file may decide its value; it may if None
     alias: str | None = None  # another name of its flag
@@ -93,8 +95,12 @@ def flag_name(name: str) -> str:
 def coerced(of: Setting, value: Any) -> Any:
     """`value` as the setting's type: int for float and list for tuple are taken, nothing else is bent."""
     hint = of.hint
+    if of.own and callable(value):
+        return OwnCode.of(value)
+    if of.own and isinstance(value, str) and ":" in value:
+        return value
     if of.choices is not None:
-        check_choice(of.name, value, of.choices)
+        check_choice(of.name, value, of.choices, of.own)
         return value
     if hint is float and isinstance(value, str) and value in ("inf", "Infinity"):
         return math.inf
@@ -120,9 +126,10 @@ def check_value(of: Setting, value: Any) -> None:
         raise SettingsError(f"{flag_name(of.name)} must be a finite number, not {value}")
 
 
-def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+def check_choice(name: str, value: Any, choices: Collection[str], own: bool = False) -> None:
     if not isinstance(value, str) or value not in choices:
-        raise SettingsError(f"{flag_name(name)} must be one of {', '.join(choices)}, not {value!r}")
+        also = " or module:Class" if own else ""
+        raise SettingsError(f"{flag_name(name)} must be one of {', '.join(choices)}{also}, not {value!r}")
 
 
 def is_list(of: Setting) -> bool:

@@ -66,6 +66,7 @@ DISCRETE_TRUST_REGION = When(lambda c, cont: not cont and c.trust_region != "non
 CONTINUOUS = When(lambda _, continuous: continuous, "continuous actions")
 CONTINUOUS_Q = When(lambda c, continuous: continuous and _has_q(c), "continuous ACER")
 DUELING_Q = When(lambda c, cont: cont and _has_q(c) and ALGORITHMS[c.algo].dueling, "continuous ACER")
+OUR_TORSO = When(lambda c, _: ":" not in c.torso, "torsos that are not of your own")
 SEVERAL_PROCESSES = When(lambda c, _: c.home != "local", "--home shared and --home ray")
 RAY = When(lambda c, _: c.home == "ray", "--home ray")
 OVERLAP = When(lambda c, _: c.home == "ray" and c.overlap, "--home ray with --overlap")
@@ -276,21 +277,27 @@ class Config:
     range, f and the trust region what comes before tanh (ours; measured in docs/efficiency.md)."""
     sdn_samples: int = setting(NETWORK, 5, AT_LEAST_1, when=DUELING_Q)
     """n, samples of the stochastic dueling network (5, Section 6)."""
-    torso: Literal["auto", "mlp", "conv"] = setting(NETWORK, "auto")
+    torso: str = setting(
+        NETWORK,
+        "auto",
+        choices=("auto", "mlp", "conv"),
+        own=True,
+        from_file=lambda c: ":" not in str(c.get("torso", "")),
+    )
     """Network before the heads: the paper's convolutions for images (Section 4), smaller ones below 36 pixels a side,
-    fully connected for vectors (ours)."""
-    hidden: tuple[int, ...] = setting(NETWORK, (64, 64), SIZES)
+    fully connected for vectors, or module:Class of your own (ours)."""
+    hidden: tuple[int, ...] = setting(NETWORK, (64, 64), SIZES, when=OUR_TORSO)
     """Sizes of the fully connected layers (512 on Atari, Section 4; ours elsewhere)."""
     advantage_hidden: int = setting(NETWORK, 64, AT_LEAST_1, when=CONTINUOUS_Q)
     """Size of the small network that computes the advantages of continuous actions (ours)."""
     activation: Literal["relu", "tanh"] = setting(NETWORK, "relu")
     """Nonlinearity (rectifier, Section 4)."""
-    initialization: Literal["uniform", "orthogonal"] = setting(NETWORK, "uniform")
+    initialization: Literal["uniform", "orthogonal"] = setting(NETWORK, "uniform", when=OUR_TORSO)
     """First weights of the torso: PyTorch's own, or orthogonal with a gain of √2, which keeps the size of the signal
     through the layers (ours)."""
     shared_torso: bool = setting(NETWORK, True)
     """Whether policy and critic share all but their heads (a single network, Section 2)."""
-    layer_norm: bool = setting(NETWORK, False)
+    layer_norm: bool = setting(NETWORK, False, when=OUR_TORSO)
     """Layer normalisation after each fully connected layer (ours)."""
     act_with: Literal["live", "average"] = setting(NETWORK, "live")
     """Which network acts, in training, in evaluations and when a saved model plays: the live one (Algorithm 1), or the

@@ -22,7 +22,7 @@ UNKNOWN = (NameNotFound, VersionNotFound, NamespaceNotFound, UnregisteredEnv)
 
 
 def make(env: str | EnvMaker, **kwargs: Any) -> gym.Env[Any, Any]:
-    own = env if callable(env) else _import_own(env)
+    own = env if callable(env) else import_own(env)
     try:
         made = own(**kwargs) if own is not None else _make_by_id(str(env), **kwargs)
     except DependencyNotInstalled as error:
@@ -53,7 +53,7 @@ def _register(env: str) -> bool:
 
 def vector_class(env: str | EnvMaker) -> Callable[..., gym.vector.VectorEnv[Any, Any, Any]] | None:
     """A class of the user's own that makes many environments at once."""
-    own: Any = env if callable(env) else _import_own(env)
+    own: Any = env if callable(env) else import_own(env)
     return own if isinstance(own, type) and issubclass(own, gym.vector.VectorEnv) else None
 
 
@@ -84,7 +84,7 @@ def _preset(env: str) -> str:
     return "control" if env.startswith(OWN) or "mujoco" in _entry(env) else "classic"
 
 
-def _import_own(env: str) -> EnvMaker | None:
+def import_own(env: str) -> EnvMaker | None:
     """`module:Class`, looked up from the current folder too; None for an id, also one that the module registers."""
     module_name, _, attribute = env.partition(":")
     if not attribute:

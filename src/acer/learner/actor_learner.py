@@ -111,7 +111,7 @@ def environments(config: Config, env: str | EnvMaker, count: int | None = None) 
 
 def use_threads(config: Config, observation: ObservationSpec) -> None:
     """Sets PyTorch's threads for the process. Small networks are slower with more: handing work over costs more."""
-    large = algorithms.has_large_torso(config, observation)
+    large = algorithms.is_large(config, observation)
     torch.set_num_threads(configuration.threads_of(config) if large else config.threads or 1)
 
 

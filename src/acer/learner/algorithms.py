@@ -86,9 +86,14 @@ def is_convolutional(config: Config, observation: ObservationSpec) -> bool:
     return config.torso == "conv" or (config.torso == "auto" and large_enough)
 
 
-def has_large_torso(config: Config, observation: ObservationSpec) -> bool:
-    """Whether the torso is the paper's for images, which is worth threads, other arithmetic and reuse of patches."""
-    return is_convolutional(config, observation) and min(observation.shape[1:]) >= PAPERS
+def has_papers_torso(config: Config, observation: ObservationSpec) -> bool:
+    """Whether the torso is the paper's for images, which is worth other arithmetic and reuse of patches."""
+    return is_convolutional(config, observation) and is_large(config, observation)
+
+
+def is_large(config: Config, observation: ObservationSpec) -> bool:
+    """Whether the torso is likely to be worth threads: the paper's, or one of the user's own for such images."""
+    return config.torso != "mlp" and observation.is_image and min(observation.shape[1:]) >= PAPERS
 
 
 def architecture(config: Config, observation: ObservationSpec, f: Distribution) -> Architecture:
@@ -107,12 +112,11 @@ def architecture(config: Config, observation: ObservationSpec, f: Distribution) 
         raise SettingsError("convolutions need at least one size in --hidden behind them; or use --torso mlp")
     if config.precision == "bfloat16" and not convolutional:
         raise SettingsError("--precision bfloat16 is for convolutions, and this network has none; leave it out")
-    large = has_large_torso(config, observation)
+    large = has_papers_torso(config, observation)
     on_bytes = large and observation.dtype == "uint8" and config.device == "cpu"
     if config.reuse == "always" and not on_bytes:
         raise SettingsError(
-            f"--reuse always is for the convolutions of images of bytes, {PAPERS}×{PAPERS} at least, on the CPU; "
-            "leave it out"
+            f"--reuse always is for convolutions of images of bytes, {PAPERS}×{PAPERS} at least, on CPUs; leave it out"
         )
     return Architecture(
         observation=observation.shape,
@@ -126,6 +130,7 @@ def architecture(config: Config, observation: ObservationSpec, f: Distribution) 
         advantage_hidden=config.advantage_hidden,
         activation=config.activation,
         convolutional=convolutional,
+        own_torso=config.torso if ":" in config.torso else "",
         shared_torso=config.shared_torso,
         layer_norm=config.layer_norm,
         orthogonal=config.initialization == "orthogonal",

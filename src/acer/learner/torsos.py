@@ -5,10 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
+
+from acer.config.own import OwnCode
+from acer.envs.others import import_own
+from acer.errors import EnvironmentFault, SettingsError, described
 
 if TYPE_CHECKING:
     from acer.learner.reuse import Patches
@@ -44,6 +48,8 @@ class Architecture:
     advantage_hidden: int
     activation: Activation = "relu"
     convolutional: bool = False
+    memory: int = 0  # units of a GRU behind each torso; 0 for none
+    own_torso: str = ""  # module:Class, or the code itself
     shared_torso: bool = True
     layer_norm: bool = False
     orthogonal: bool = False  # first weights of the torso, gain √2; PyTorch's own otherwise
@@ -111,7 +117,59 @@ class ConvNet(nn.Module):
         return features.to(weight.dtype)  # type: ignore[no-any-return]
 
 
-def make_torso(architecture: Architecture) -> MLP | ConvNet:
+class OwnTorso(nn.Module):
+    """A torso of the user's own: what makes it takes the shape of an observation and gives a module [N, …] to
+    [N, features]."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        name, self.shape = architecture.own_torso, architecture.observation
+        try:
+            module = own_code(name)(self.shape)
+            with torch.no_grad():
+                features = module.eval()(torch.zeros(2, *self.shape))
+            features_shape = tuple(features.shape)
+        except Exception as error:
+            if isinstance(error, SettingsError):
+                raise
+            raise SettingsError(
+                f"--torso {name} cannot be used for observations of shape {self.shape}: {described(error)}"
+            ) from error
+        if not isinstance(module, nn.Module) or len(features_shape) != 2 or features_shape[0] != 2:
+            raise SettingsError(
+                f"--torso {name} must make a module that turns [N, …] into [N, features]; of observations "
+                f"{(2, *self.shape)} it made {features_shape}"
+            )
+        buffers = module.state_dict().keys() - dict(module.named_parameters()).keys()
+        if buffers:
+            raise SettingsError(
+                f"--torso {name} has buffers ({', '.join(sorted(buffers))}), which are not saved and not shared: use "
+                "layer or group normalisation instead of batch normalisation"
+            )
+        self.module, self.features = module, features_shape[1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        leading = x.shape[: -len(self.shape)]
+        return self.module(x.reshape(-1, *self.shape)).view(*leading, -1)  # type: ignore[no-any-return]
+
+
+def own_code(name: str) -> Callable[..., Any]:
+    """What makes a torso of the user's own."""
+    if isinstance(name, OwnCode):
+        return name.code
+    try:
+        own: Any = import_own(name)
+    except EnvironmentFault as error:
+        raise SettingsError(f"--torso {error}") from None
+    if not callable(own):
+        raise SettingsError(f"--torso {name} is not a class or a function that makes a torch.nn.Module")
+    made: Callable[..., Any] = own
+    return made
+
+
+def make_torso(architecture: Architecture) -> MLP | ConvNet | OwnTorso:
+    if architecture.own_torso:
+        return OwnTorso(architecture)
     torso = ConvNet(architecture) if architecture.convolutional else MLP(architecture)
     if architecture.orthogonal:
         for layer in torso.modules():

@@ -137,8 +137,9 @@ def check_fits(checkpoint: Checkpoint, config: Config, observation: ObservationS
 
 def _layout(config: Config, observation: ObservationSpec, action: ActionSpec) -> Layout:
     """Shapes and dtypes of what `tensors` gives."""
-    with torch.device("meta"):
-        network = Network(algorithms.architecture(config, observation, algorithms.distribution(config, action)))
+    architecture = algorithms.architecture(config, observation, algorithms.distribution(config, action))
+    with torch.device("cpu" if architecture.own_torso else "meta"):  # a user's own network may need its numbers
+        network = Network(architecture)
     shapes = {name: tuple(p.shape) for name, p in network.named_parameters()}
     average = {name.removeprefix("policy."): shape for name, shape in shapes.items() if name.startswith("policy.")}
     layout = {

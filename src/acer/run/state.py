@@ -201,6 +201,6 @@ def _decided(config: Config, observation: ObservationSpec) -> Config:
         config = dataclasses.replace(config, actors=configuration.teams(config))
     if config.precision != "auto":
         return config
-    if not algorithms.has_large_torso(config, observation):
+    if not algorithms.has_papers_torso(config, observation):
         return dataclasses.replace(config, precision="float32")
     return dataclasses.replace(config, precision=faster_precision(find_device(config.device)))

@@ -27,10 +27,15 @@ def admit(where: Path, settings: Mapping[str, Any], given: Mapping[str, Any]) ->
     asked = [name for name, harmless in OUTWARD.items() if name not in given and not harmless(merged)]
     if "env" in asked:
         env = str(merged["env"])
-        importable = "<" not in env and not env.startswith(("__main__:", "functools:"))
         raise CheckpointError(
             f"{where} was made with {env}, code of your own, which is not run because a file names it; "
-            f"if you trust it, name it yourself: --env {env if importable else 'module:Class'}, in Python env=…"
+            f"if you trust it, name it yourself: --env {_importable(env)}, in Python env=…"
+        )
+    if "torso" in asked:
+        torso = str(merged["torso"])
+        raise CheckpointError(
+            f"{where} was made with --torso {torso}, a network of your own, which is not run because a file names it; "
+            f"if you trust it, name it yourself: --torso {_importable(torso)}, in Python torso=…"
         )
     if asked:
         flags, keywords = flags_of(merged, asked), ", ".join(f"{name}={merged[name]!r}" for name in asked)
@@ -39,6 +44,11 @@ def admit(where: Path, settings: Mapping[str, Any], given: Mapping[str, Any]) ->
             f"{flags}, in Python {keywords}"
         )
     return merged
+
+
+def _importable(name: str) -> str:
+    """The name, if code can be had by it."""
+    return "module:Class" if "<" in name or name.startswith(("__main__:", "functools:")) else name
 
 
 def admit_file(where: Path, settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -55,7 +65,7 @@ def admit_file(where: Path, settings: Mapping[str, Any], given: Mapping[str, Any
 
 def without_outward(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A file's settings for playing its model here: not with the home, devices and processes that it trained with."""
-    same = ("env", "env_kwargs")  # it is the same environment
+    same = ("env", "env_kwargs", "torso")  # it is the same environment and the same network
     return {name: value for name, value in settings.items() if name in same or OUTWARD.get(name, _always)(settings)}
 
 
