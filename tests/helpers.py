@@ -39,10 +39,11 @@ class Learner:
     def average_parameters(self) -> Arrays:
         return {name: p.detach().numpy().copy() for name, p in self.average.named_parameters()}
 
-    def gradients(self, batch: Batch, method: Method, noise: Tensor | None = None) -> Arrays:
+    def gradients(self, batch: Batch, method: Method, noise: Tensor | None = None, burn_in: int = 0) -> Arrays:
         """The gradient of every parameter after one update on `batch`, for descent."""
         self.home.gradient.zero_()
-        update(self.network, self.average, batch, method, torch.empty(0) if noise is None else noise)
+        noise = torch.empty(0) if noise is None else noise
+        update(self.network, self.average, batch, method, noise, burn_in=burn_in)
         return {name: p.grad.numpy().copy() for name, p in self.network.named_parameters() if p.grad is not None}
 
 
@@ -71,6 +72,7 @@ def architecture(config: Config, f: Distribution, observation: int = 3) -> Archi
         advantage_hidden=config.advantage_hidden,
         activation=config.activation,
         shared_torso=config.shared_torso,
+        memory=config.memory_size if config.recurrent != "no" else 0,
     )
 
 

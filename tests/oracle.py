@@ -40,6 +40,8 @@ class Trajectory:
     mu: Array  # φ of μ [k, n]: probabilities, or means and what else a Gaussian has
     noise: Array  # standard, for a' and u_1 … u_n: [1 + n, k, d]; not used where actions are listed
     legal: NDArray[np.bool_]  # choices [k+1, n]; True for everything where nothing is masked
+    memory: Array | None = None  # what a recurrent policy remembered before x_0, a part for each of its memories
+    burn_in: int = 0  # steps from which nothing is learnt
 
     @property
     def k(self) -> int:
@@ -106,17 +108,113 @@ class Network:
         return gradient
 
 
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+class Memory:
+    """One gated recurrent unit over one trajectory, step by step, with the way back through time.
+
+    r = σ(W_ir x + b_ir + W_hr h + b_hr)
+    z = σ(W_iz x + b_iz + W_hz h + b_hz)
+    n = tanh(W_in x + b_in + r (W_hn h + b_hn))
+    h' = (1 − z) n + z h
+    """
+
+    def __init__(self, net: Network, memory: str, torso: str, tau: Trajectory, place: int) -> None:
+        """place: which part of what was remembered is this memory's."""
+        self.net, self.name, self.torso, self.burn_in = net, f"{memory}.cell", torso, tau.burn_in
+        size = net.theta[f"{self.name}.weight_hh"].shape[1]
+        assert tau.memory is not None
+        h = tau.memory[place * size : (place + 1) * size]
+        self.trails: list[list[Array]] = []
+        self.before: list[Array] = []  # h at each step
+        self.begins: list[bool] = []
+        self.after: list[Array] = []  # h', the features that the heads read
+        for t, x in enumerate(tau.x):
+            begins = t > 0 and not tau.live[t - 1]  # the observation after a dead step is an episode's first
+            h = np.zeros(size) if begins else h
+            trail = net.torso(torso, x)
+            self.trails.append(trail)
+            self.before.append(h)
+            self.begins.append(begins)
+            _, z, n, _ = self.gates(trail[-1], h)
+            h = (1 - z) * n + z * h
+            self.after.append(h)
+        self.messages = [np.zeros(size) for _ in tau.x]
+
+    def gates(self, x: Array, h: Array) -> tuple[Array, Array, Array, Array]:
+        """r, z, n, and W_hn h + b_hn."""
+        theta, name = self.net.theta, self.name
+        of_x = np.split(theta[f"{name}.weight_ih"] @ x + theta[f"{name}.bias_ih"], 3)
+        of_h = np.split(theta[f"{name}.weight_hh"] @ h + theta[f"{name}.bias_hh"], 3)
+        r, z = sigmoid(of_x[0] + of_h[0]), sigmoid(of_x[1] + of_h[1])
+        return r, z, np.tanh(of_x[2] + r * of_h[2]), of_h[2]
+
+    def back(self) -> None:
+        """dθ ← dθ + Σ_t ∂h'_t/∂θ message_t, from the last step to the first that is learnt from."""
+        later = np.zeros_like(self.messages[0])
+        d_theta, theta, name = self.net.d_theta, self.net.theta, self.name
+        for t in reversed(range(self.burn_in, len(self.messages))):
+            trail, h = self.trails[t], self.before[t]
+            r, z, n, inner = self.gates(trail[-1], h)
+            message = self.messages[t] + later
+            to_n = message * (1 - z) * (1 - n**2)
+            to_z = message * (h - n) * z * (1 - z)
+            to_r = to_n * inner * r * (1 - r)
+            to_x, to_h = np.concatenate((to_r, to_z, to_n)), np.concatenate((to_r, to_z, to_n * r))
+            d_theta[f"{name}.weight_ih"] += np.outer(to_x, trail[-1])
+            d_theta[f"{name}.bias_ih"] += to_x
+            d_theta[f"{name}.weight_hh"] += np.outer(to_h, h)
+            d_theta[f"{name}.bias_hh"] += to_h
+            self.net.torso_back(self.torso, trail, theta[f"{name}.weight_ih"].T @ to_x)
+            later = message * z + theta[f"{name}.weight_hh"].T @ to_h
+            if self.begins[t]:
+                later = np.zeros_like(later)
+
+
+class Memories:
+    """All memories of a network over one trajectory; none if it has none."""
+
+    def __init__(self, net: Network, settings: Config, tau: Trajectory) -> None:
+        self.of: dict[str, Memory] = {}
+        if settings.recurrent != "no":
+            places = [("policy.memory", "policy.torso")]
+            if not settings.shared_torso:
+                places.append(("critic_memory", "critic_torso"))
+            if "q_memory.cell.weight_hh" in net.theta:
+                places.append(("q_memory", "q_torso"))
+            self.of = {torso: Memory(net, memory, torso, tau, i) for i, (memory, torso) in enumerate(places)}
+
+    def back(self) -> None:
+        for memory in self.of.values():
+            memory.back()
+
+
 class State:
     """What the network says of one x: the policy's output and the critic's features, with the way back."""
 
-    def __init__(self, net: Network, x: Array, shared_torso: bool) -> None:
-        self.net, self.x = net, x
-        self.policy_trail = net.torso("policy.torso", x)
+    def __init__(self, net: Network, tau: Trajectory, i: int, shared_torso: bool, memories: Memories) -> None:
+        self.net, self.x, self.i, self.memories = net, tau.x[i], i, memories
+        self.policy_trail = self.trail("policy.torso")
         self.output = net.linear("policy.head", self.policy_trail[-1])
         if "policy.free" in net.theta:
             self.output = np.concatenate((self.output, net.theta["policy.free"]))
         self.critic_torso = "policy.torso" if shared_torso else "critic_torso"
-        self.critic_trail = self.policy_trail if shared_torso else net.torso("critic_torso", x)
+        self.critic_trail = self.policy_trail if shared_torso else self.trail("critic_torso")
+
+    def trail(self, torso: str) -> list[Array]:
+        """The outputs of a torso's layers; the last are what the heads read, a memory's if there is one."""
+        memory = self.memories.of.get(torso)
+        return self.net.torso(torso, self.x) if memory is None else [memory.after[self.i]]
+
+    def back(self, torso: str, trail: list[Array], message: Array) -> None:
+        """A message to what the heads read."""
+        memory = self.memories.of.get(torso)
+        if memory is None:
+            self.net.torso_back(torso, trail, message)
+        else:
+            memory.messages[self.i] += message
 
     @property
     def features(self) -> Array:
@@ -131,7 +229,7 @@ class State:
         if "policy.free" in self.net.theta:
             message, free = np.split(message, [-len(self.net.theta["policy.free"])])
             self.net.d_theta["policy.free"] += free
-        self.net.torso_back("policy.torso", self.policy_trail, self.net.linear_back("policy.head", features, message))
+        self.back("policy.torso", self.policy_trail, self.net.linear_back("policy.head", features, message))
 
     def q_back(self, message: Array) -> None:
         """dθ_v ← dθ_v + Σ_a message(a) ∇Q(x, a)."""
@@ -147,14 +245,19 @@ class State:
         self._critic_back(self.net.action_head_back("advantage_head", self.features, action, hidden, message))
 
     def _critic_back(self, message: Array) -> None:
-        self.net.torso_back(self.critic_torso, self.critic_trail, message)
+        self.back(self.critic_torso, self.critic_trail, message)
 
 
-def average_output(average: Parameters, x: Array, activation: str) -> Array:
-    """Output of the average policy network, whose names lack the prefix `policy.`."""
-    net = Network(average, activation)
-    output = net.linear("head", net.torso("torso", x)[-1])
-    return np.concatenate((output, average["free"])) if "free" in average else output
+def average_outputs(average: Parameters, tau: Trajectory, settings: Config) -> list[Array]:
+    """Outputs of the average policy network, whose names lack the prefix `policy.`; its memory begins with what the
+    behaviour's held."""
+    net = Network(average, settings.activation)
+    if settings.recurrent == "no":
+        features = [net.torso("torso", x)[-1] for x in tau.x]
+    else:
+        features = Memory(net, "memory", "torso", tau, 0).after
+    outputs = [net.linear("head", of) for of in features]
+    return [np.concatenate((output, average["free"])) if "free" in average else output for output in outputs]
 
 
 # ------------------------------------------------------------------------------------- distributions f
@@ -423,10 +526,11 @@ def acer_discrete(net: Network, average: Parameters, settings: Config, f: Choice
     """Algorithm 2 on one trajectory, from "for i ∈ {0, …, k}" to the end of the second loop."""
     c, listed = Decimal(settings.truncation), f.listed()
     states, phi, phi_a, q = [], [], [], []
+    memories, outputs_a = Memories(net, settings, tau), average_outputs(average, tau, settings)
     for i in range(tau.k + 1):
-        states.append(State(net, tau.x[i], settings.shared_torso))
+        states.append(State(net, tau, i, settings.shared_torso, memories))
         phi.append(f.phi(states[i].output, tau.legal[i]))
-        phi_a.append(f.phi(average_output(average, tau.x[i], settings.activation), tau.legal[i]))
+        phi_a.append(f.phi(outputs_a[i], tau.legal[i]))
         q.append(net.linear("q_head", states[i].features))
     carry_ret, carry_policy = carries(settings, d=1, continuous=False)
 
@@ -453,14 +557,15 @@ def acer_discrete(net: Network, average: Parameters, settings: Config, f: Choice
                 g = g + weight * f.score(phi[i], b) * (Decimal(float(q[i][n])) - v)
         g = g + Decimal(settings.entropy_weight) * f.entropy_gradient(phi[i])
         k = f.kl_gradient(phi_a[i], phi[i])
-        states[i].policy_back(f.back(phi[i], states[i].output, constrained(settings, g, k)))
-
         message = np.zeros_like(q[i])
         message[taken] = settings.critic_weight * (q_ret - q[i][taken])
-        states[i].q_back(message)
+        if i >= tau.burn_in:
+            states[i].policy_back(f.back(phi[i], states[i].output, constrained(settings, g, k)))
+            states[i].q_back(message)
 
         rest = q[i][taken], float(v), float(rho), float(f.density(phi[i], a))
         q_ret, q_policy = carry_ret(q_ret, *rest), carry_policy(q_policy, *rest)
+    memories.back()
 
 
 # ----------------------------------------------------------------------------------------- Algorithm 3
@@ -470,7 +575,8 @@ def acer_continuous(net: Network, average: Parameters, settings: Config, f: Poli
     """Algorithm 3 on one trajectory; with `no-sdn`, V and Q by separate networks (Appendix E.4)."""
     c, n, separate = settings.truncation, settings.sdn_samples, settings.algo == "no-sdn"
     d = tau.a.shape[1]
-    states = [State(net, x, settings.shared_torso) for x in tau.x]
+    memories, outputs_a = Memories(net, settings, tau), average_outputs(average, tau, settings)
+    states = [State(net, tau, i, settings.shared_torso, memories) for i in range(tau.k + 1)]
     v = [state.v() for state in states]
     carry_ret, carry_opc = carries(settings, d, continuous=True)
 
@@ -481,13 +587,13 @@ def acer_continuous(net: Network, average: Parameters, settings: Config, f: Poli
             continue
         state, a = states[i], tau.a[i]
         phi = f.phi(state.output, tau.legal[i])
-        phi_a = f.phi(average_output(average, tau.x[i], settings.activation), tau.legal[i])
+        phi_a = f.phi(outputs_a[i], tau.legal[i])
         mu = f.of_mu(tau.mu[i])
         sampled = f.sample(phi, tau.noise[0, i])
         rho = float(f.density(phi, a) / f.density(mu, a))
         rho_sampled = float(f.density(phi, sampled) / f.density(mu, sampled))
         if separate:
-            q_trail = net.torso("q_torso", tau.x[i])
+            q_trail = state.trail("q_torso")
             q, hidden = net.action_head("q_action_head", q_trail[-1], f.encode(a))
             q_sampled, _ = net.action_head("q_action_head", q_trail[-1], f.encode(sampled))
         else:
@@ -506,12 +612,16 @@ def acer_continuous(net: Network, average: Parameters, settings: Config, f: Poli
             g = f.by_noise(net.action_gradient("advantage_head", hidden), phi, tau.noise[0, i])
         g = g + f.number(settings.entropy_weight) * f.entropy_gradient(phi)
         k = f.kl_gradient(phi_a, phi)
-        state.policy_back(f.back(phi, state.output, constrained(settings, g, k)))
+        learns = i >= tau.burn_in
+        if learns:
+            state.policy_back(f.back(phi, state.output, constrained(settings, g, k)))
 
         error = settings.critic_weight * (q_ret - q)
-        if separate:
+        if not learns:
+            pass
+        elif separate:
             back = net.action_head_back("q_action_head", q_trail[-1], f.encode(a), hidden, error)
-            net.torso_back("q_torso", q_trail, back)
+            state.back("q_torso", q_trail, back)
             state.v_back(settings.critic_weight * rho * (q_ret - v[i]))
         else:
             state.v_back(error)  # ∇Q̃ = ∇V + ∇A(a) − (1/n) Σ_j ∇A(u_j)
@@ -524,6 +634,7 @@ def acer_continuous(net: Network, average: Parameters, settings: Config, f: Poli
         density = float(f.density(phi, a))
         q_ret = carry_ret(q_ret, q, v[i], rho, density)
         q_opc = carry_opc(q_opc, q, v[i], rho, density)
+    memories.back()
 
 
 # ------------------------------------------------------------------------- A3C (Equation 2), TIS (E.2)
@@ -532,7 +643,8 @@ def acer_continuous(net: Network, average: Parameters, settings: Config, f: Poli
 def actor_critic(net: Network, average: Parameters, settings: Config, f: Policy, tau: Trajectory) -> None:
     """k-step returns with a V baseline; TIS weighs each by min{5, Π ρ} over the steps whose rewards it counts."""
     truncated = settings.algo in ("tis", "trust-tis")
-    states = [State(net, x, settings.shared_torso) for x in tau.x]
+    memories, outputs_a = Memories(net, settings, tau), average_outputs(average, tau, settings)
+    states = [State(net, tau, i, settings.shared_torso, memories) for i in range(tau.k + 1)]
     phi = [f.phi(state.output, legal) for state, legal in zip(states, tau.legal, strict=True)]
     rho = np.ones(tau.k)
     for i in range(tau.k):
@@ -558,9 +670,11 @@ def actor_critic(net: Network, average: Parameters, settings: Config, f: Policy,
 
         g = f.number(float(error)) * f.score(phi[i], a)
         g = g + f.number(settings.entropy_weight) * f.entropy_gradient(phi[i])
-        k = f.kl_gradient(f.phi(average_output(average, tau.x[i], settings.activation), tau.legal[i]), phi[i])
-        state.policy_back(f.back(phi[i], state.output, constrained(settings, g, k)))
-        state.v_back(settings.critic_weight * error)
+        k = f.kl_gradient(f.phi(outputs_a[i], tau.legal[i]), phi[i])
+        if i >= tau.burn_in:
+            state.policy_back(f.back(phi[i], state.output, constrained(settings, g, k)))
+            state.v_back(settings.critic_weight * error)
+    memories.back()
 
 
 def mean_gradient(

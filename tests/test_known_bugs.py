@@ -22,6 +22,7 @@ from acer.learner import algorithms, gradients, returns, trust_region
 from acer.learner.actor_learner import ActorLearner, Agent
 from acer.learner.categorical import Categorical, MultiCategorical, Statistic
 from acer.learner.gaussian import Gaussian
+from acer.learner.memory import Recall
 from acer.learner.update import Batch, Estimate, Method
 from helpers import (
     Arrays,
@@ -380,6 +381,74 @@ def test_episode_that_ends_on_a_trajectorys_last_step(truncates: bool) -> None:
         return made.gradients(Batch(**columns), method)
 
     assert_same(gradient(1), gradient(0))
+
+
+# --------------------------------------------------------------------------------------------- memory
+
+
+def recurrent(**settings: Any) -> tuple[Learner, Method, Batch]:
+    """Trajectories of 5 steps for a policy that remembers, and what it remembered before them; π_a is π."""
+    made, method, _ = discrete(recurrent="gru", memory_size=3, shared_torso=False, **settings)
+    made.home.theta_a.copy_(made.home.theta[: len(made.home.theta_a)])
+    batch = random_batch(method.distribution, seed=2, steps=5, count=4)
+    memory = torch.randn(1, 4, made.network.remembers, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return made, method, replace(batch, memory=memory)
+
+
+def steps_from(batch: Batch, start: int, memory: Tensor) -> Batch:
+    """The batch without its first steps."""
+    later = {name: of[start:] for name, of in vars(batch).items() if of is not None and name != "memory"}
+    return Batch(**later, memory=memory)
+
+
+def test_burn_in_refreshes_the_memory_and_teaches_nothing() -> None:
+    """Two steps of it: the same as a trajectory without them that begins with what θ' remembers after them."""
+    made, method, batch = recurrent()
+    assert batch.memory is not None
+    recall = Recall.of(batch.memory, batch.live)
+    with torch.no_grad():
+        x = batch.observations
+        after = torch.cat((made.network.policy(x, recall)[1][1], made.network.critic_features(x, recall)[1]), -1)
+    expected = made.gradients(steps_from(batch, 2, after.unsqueeze(0)), method)
+    assert_same(made.gradients(batch, method, burn_in=2), expected)
+    for stale in (batch.memory, torch.zeros_like(batch.memory)):
+        other = made.gradients(steps_from(batch, 2, stale), method)
+        assert np.abs(other["policy.head.bias"] - expected["policy.head.bias"]).max() > 1e-3
+
+
+def test_memory_is_empty_where_an_episode_begins() -> None:
+    """An episode that ends with step 1, and another that begins behind the dead step: the sum of both alone."""
+    made, method, batch = recurrent()
+    assert batch.memory is not None
+    batch.live[2] = False
+    batch.discounts[1:3] = 0
+    first = {name: of[: 3 if name == "observations" else 2] for name, of in vars(batch).items() if of is not None}
+    first["memory"] = batch.memory
+    alone = made.gradients(Batch(**first), method)
+    later = made.gradients(steps_from(batch, 3, torch.zeros_like(batch.memory)), method)
+    assert_same(made.gradients(batch, method), {name: of + later[name] for name, of in alone.items()})
+
+
+def test_the_behaviour_forgets_at_an_episodes_end() -> None:
+    """What it stored of an episode's first step is that of a policy that remembers nothing, wherever in a trajectory
+    the step is; what it remembers before a trajectory is stored with it."""
+    learning = actor_learner(recurrent="gru", memory_size=3, trajectory_length=5)
+    agent, places = learning.agent, set()
+    for p in agent.network.parameters():
+        p.data.normal_(generator=torch.Generator().manual_seed(p.numel()))
+    for _ in range(7):
+        before = learning.rollout.memory.copy()
+        trajectory, _ = learning.rollout.collect(learning._act)
+        assert trajectory.memory is not None and np.array_equal(trajectory.memory[0], before)
+        for t in range(5):
+            x, mu = trajectory.observations[t], trajectory.mu[t]
+            fresh = agent.act(x, None, None, agent.memory(1))[1]
+            if x[0, 1] == 0 and trajectory.live[t]:
+                places.add(t)
+                np.testing.assert_array_equal(mu, fresh)
+            else:
+                assert not np.array_equal(mu, fresh)
+    assert places == {0, 1, 2, 3, 4}
 
 
 # ------------------------------------------------------------------------------------- the master loop

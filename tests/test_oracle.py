@@ -18,6 +18,7 @@ from acer.learner import algorithms
 from acer.learner.categorical import Categorical, MultiCategorical, Statistic
 from acer.learner.distributions import Distribution
 from acer.learner.gaussian import Gaussian, LearntGaussian
+from acer.learner.memory import Recall
 from acer.learner.update import Batch, Method, diagnostics, update
 from helpers import Arrays, Learner, architecture, learner
 
@@ -43,11 +44,21 @@ class Case:
     off_policy: float  # 0: μ = π; 1: ρ up to 1e±6
     drift: float  # of π_a from π; 0: k = 0
     masked: bool = False
+    burn_in: int = 0
 
 
 @st.composite
-def cases(draw: st.DrawFn, algo: str, continuous: bool, family: str = "", masked: bool = False, **fixed: Any) -> Case:
-    """family: what makes f of the settings and a drawn size, if it is not the paper's."""
+def cases(
+    draw: st.DrawFn,
+    algo: str,
+    continuous: bool,
+    family: str = "",
+    masked: bool = False,
+    remembers: bool = False,
+    **fixed: Any,
+) -> Case:
+    """family: what makes f of the settings and a drawn size, if it is not the paper's. remembers: whether the policy is
+    recurrent."""
     k, batch = draw(st.integers(1, 7)), draw(st.sampled_from([1, 2, 4]))
     drift = draw(st.sampled_from([0.0, 0.1, 1.0]))
     kinds = st.sampled_from(["goes on"] * 3 + ["terminates", "truncates", "loses a life"])
@@ -69,6 +80,7 @@ def cases(draw: st.DrawFn, algo: str, continuous: bool, family: str = "", masked
         "hidden": draw(st.sampled_from([(5, 4), (4,), ()])),
         "shared_torso": draw(st.booleans()),
         "advantage_hidden": 4,
+        **({"recurrent": "gru", "memory_size": draw(st.sampled_from([1, 4]))} if remembers else {}),
         **config.ALGORITHMS[algo].changes,
         **fixed,
     }
@@ -87,6 +99,7 @@ def cases(draw: st.DrawFn, algo: str, continuous: bool, family: str = "", masked
         config=chosen,
         f=f,
         masked=masked,
+        burn_in=draw(st.integers(0, k - 1)) if remembers else 0,
         seed=draw(st.integers(0, 2**31)),
         k=k,
         batch=batch,
@@ -123,16 +136,19 @@ def build(case: Case) -> tuple[Learner, Method, Batch, Tensor]:
     rewards = torch.from_numpy(rng.normal(size=(case.k, case.batch))) * live
     noise = method.noise(rng, case.k, case.batch).double()
     masks = legal(case, rng) if case.masked else None
+    memory = torch.from_numpy(rng.normal(size=(1, case.batch, made.network.remembers)))
+    remembered = memory if made.network.remembers else None
+    recall = Recall.of(memory, live)
     with torch.no_grad():
-        output = made.network.policy(x)[0]
+        output = made.network.policy(x, recall)[0]
         spread = (output.amax(-1) - output.amin(-1)).max() if chooses(case.f) else output.abs().max()
         shrink = case.sharpness / float(spread) if chooses(case.f) else min(1.0, 2 / float(spread))
         for head in (made.network.policy.head, made.average.head):
             head.weight.mul_(shrink)
             head.bias.mul_(shrink)
-        phi = case.f.statistics(made.network.policy(x)[0], masks)[:-1]
+        phi = case.f.statistics(made.network.policy(x, recall)[0], masks)[:-1]
         mu, actions = behaviour(case, rng, phi, noise, None if masks is None else masks[:-1])
-    return made, method, Batch(x, actions, rewards, discounts, live, mu, masks), noise
+    return made, method, Batch(x, actions, rewards, discounts, live, mu, masks, remembered), noise
 
 
 def chooses(f: Distribution) -> bool:
@@ -192,6 +208,8 @@ def transcribed(case: Case, made: Learner, batch: Batch, noise: Tensor, settings
             mu=mu[:, b],
             noise=noise.numpy()[:, :, b] if noise.numel() else np.zeros((0, case.k, 0)),
             legal=allowed[:, b],
+            memory=None if batch.memory is None else numbers["memory"][0, b],
+            burn_in=case.burn_in,
         )
         for b in range(case.batch)
     ]
@@ -213,7 +231,7 @@ def policy(f: Distribution) -> oracle.Policy:
 
 def check(case: Case) -> None:
     made, method, batch, noise = build(case)
-    found = made.gradients(batch, method, noise)
+    found = made.gradients(batch, method, noise, case.burn_in)
     expected = transcribed(case, made, batch, noise, case.config)
     # The projection may take away all but a millionth of a gradient: rounding is then that of what it was taken from.
     free = transcribed(case, made, batch, noise, replace(case.config, trust_region="none"))
@@ -290,6 +308,17 @@ def test_several_choices_at_once(family: str, algo: str, data: st.DataObject) ->
     """ρ is joint and so is the trust region; the correction is exact where actions are listed, else of one sample."""
     if (family, algo) != ("listed", "no-sdn"):
         check(data.draw(cases(algo, continuous=False, family=family)))
+
+
+@pytest.mark.parametrize(
+    ("algo", "continuous"),
+    [("acer", False), ("acer", True), ("trust-a3c", False), ("tis", True), ("no-sdn", True), ("no-retrace", False)],
+)
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_recurrent_policy(algo: str, continuous: bool, data: st.DataObject) -> None:
+    """Through time, from what was remembered before x_0 and from where episodes begin; for θ, θ_a and every critic."""
+    check(data.draw(cases(algo, continuous, remembers=True)))
 
 
 @pytest.mark.parametrize("family", ["free", "state"])

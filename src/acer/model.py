@@ -111,7 +111,9 @@ class ACER:
     ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
         """Actions for one observation or a batch of them, as the environment takes them.
 
-        The policy has no memory: `state` is handed back, `episode_start` is of no use.
+        A recurrent policy takes what it remembered, `state`, and gives what it remembers now: arrays [n, …] for n
+        observations, as Stable-Baselines3's recurrent policies do. Without it, and where `episode_start` says so, it
+        remembers nothing. Other policies hand `state` back.
 
         action_masks: which choices are legal, for one observation or each of the batch, as sb3-contrib has it: those of
         all parts of an action one after the other.
@@ -126,8 +128,26 @@ class ACER:
         )
         noise = None if deterministic else agent.distribution.noise(self._rng, (len(x),))
         masks = None if action_masks is None else self._masks(action_masks, len(x))
-        actions = agent.action.decode(agent.act(x, noise, masks)[0])
-        return (actions[0] if one else actions), state
+        memory = self._remembered(state, episode_start, len(x))
+        actions = agent.action.decode(agent.act(x, noise, masks, memory)[0])
+        return (actions[0] if one else actions), state if memory is None else (memory,)
+
+    def _remembered(
+        self, state: tuple[NDArray[Any], ...] | None, episode_start: NDArray[np.bool_] | None, count: int
+    ) -> NDArray[np.float32] | None:
+        """What a recurrent policy remembers of `count` environments, in an array of its own."""
+        nothing = self._training.agent.memory(count)
+        if not nothing.size:
+            return None
+        memory = nothing if state is None else np.array(state[0], np.float32)
+        if memory.shape != nothing.shape:
+            raise SettingsError(f"state has an array of shape {memory.shape}, expected {nothing.shape}")
+        if episode_start is not None:
+            starts = np.asarray(episode_start, np.bool_).reshape(-1)
+            if len(starts) not in (1, count):
+                raise SettingsError(f"episode_start has {len(starts)} entries for {count} observations")
+            memory[np.broadcast_to(starts, count)] = 0
+        return memory
 
     def _masks(self, masks: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
         """Masks given by the user as [count, n]."""

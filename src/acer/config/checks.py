@@ -65,6 +65,8 @@ def _check_experience(c: Config) -> None:
     _need(c.replay_capacity >= c.trajectory_length,
           f"--replay-capacity {c.replay_capacity} holds no trajectory of "
           f"--trajectory-length {c.trajectory_length}")  # fmt: skip
+    _need(c.burn_in < c.trajectory_length,
+          f"--burn-in {c.burn_in} leaves nothing to learn of --trajectory-length {c.trajectory_length}")  # fmt: skip
     _need(not c.replay_per_environment or c.trajectories_per_update == 1,
           "--replay-per-environment replays one trajectory at a time: use --trajectories-per-update 1")  # fmt: skip
     _need(c.home == "local" or c.device == "cpu", f"--home {c.home} is for CPUs: leave out --device")

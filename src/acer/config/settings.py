@@ -66,6 +66,7 @@ DISCRETE_TRUST_REGION = When(lambda c, cont: not cont and c.trust_region != "non
 CONTINUOUS = When(lambda _, continuous: continuous, "continuous actions")
 CONTINUOUS_Q = When(lambda c, continuous: continuous and _has_q(c), "continuous ACER")
 DUELING_Q = When(lambda c, cont: cont and _has_q(c) and ALGORITHMS[c.algo].dueling, "continuous ACER")
+RECURRENT = When(lambda c, _: c.recurrent != "no", "--recurrent gru")
 OUR_TORSO = When(lambda c, _: ":" not in c.torso, "torsos that are not of your own")
 SEVERAL_PROCESSES = When(lambda c, _: c.home != "local", "--home shared and --home ray")
 RAY = When(lambda c, _: c.home == "ray", "--home ray")
@@ -203,6 +204,10 @@ class Config:
     replay_start: int = setting(EXPERIENCE, 1_000, NOT_NEGATIVE)
     """Steps stored, over all environments, before replay begins (ours)."""
 
+    burn_in: int = setting(EXPERIENCE, 0, NOT_NEGATIVE, when=RECURRENT)
+    """First steps of a replayed trajectory that only bring memories up to date, and from which nothing is learnt; they
+    begin with what the memory held when the trajectory was acted (ours)."""
+
     returns: Literal["retrace", "tree-backup", "degris", "importance"] = setting(RETURNS, "retrace", when=WITH_Q)
     """Estimator of Q^π (Section 3.1; importance sampling is the ablation of Appendix E.4)."""
     trace_lambda: float = setting(RETURNS, 1.0, FRACTION, when=TRACED)
@@ -295,6 +300,11 @@ class Config:
     initialization: Literal["uniform", "orthogonal"] = setting(NETWORK, "uniform", when=OUR_TORSO)
     """First weights of the torso: PyTorch's own, or orthogonal with a gain of √2, which keeps the size of the signal
     through the layers (ours)."""
+    recurrent: Literal["no", "gru"] = setting(NETWORK, "no")
+    """Whether a memory lies between torso and heads, of policy and critic: a gated recurrent unit, for what a single
+    observation does not show (ours)."""
+    memory_size: int = setting(NETWORK, 64, AT_LEAST_1, when=RECURRENT)
+    """Units of each memory (ours)."""
     shared_torso: bool = setting(NETWORK, True)
     """Whether policy and critic share all but their heads (a single network, Section 2)."""
     layer_norm: bool = setting(NETWORK, False, when=OUR_TORSO)

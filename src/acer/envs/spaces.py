@@ -67,6 +67,11 @@ class ObservationSpec:
         bytes_ = all(_is_bytes(space) or not isinstance(space, spaces.Box) for space in spaces_)
         return np.dtype(np.uint8 if bytes_ else np.float32)
 
+    @property
+    def channels_last(self) -> bool:
+        """Whether it is one image that comes so."""
+        return self.is_image and len(self.parts) == 1 and _channels_last(self.space)
+
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """(n,) for vectors, (channels, height, width) for images."""

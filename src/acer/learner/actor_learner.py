@@ -20,10 +20,10 @@ from acer.learner import algorithms, optimizer
 from acer.learner.metrics import METRICS
 from acer.learner.networks import Network, Policy
 from acer.learner.normalizer import Moments, RunningSize
-from acer.learner.parameters import Constants, Home, SlowCopy, views
+from acer.learner.parameters import Constants, Home, SlowCopy
 from acer.learner.replay import Replay
 from acer.learner.rollout import Masks, Rollout, Trajectory
-from acer.learner.update import Batch, Outcome, diagnostics, update
+from acer.learner.update import Batch, Outcome, diagnose, diagnostics, update
 
 Arrays = dict[str, NDArray[Any]]
 HomeMaker = Callable[[Network, Policy, Constants, Moments | None], Home]
@@ -64,21 +64,40 @@ class Agent:
         """The running normalisation of observations, if there is one."""
         return self.home.moments
 
+    def memory(self, count: int) -> NDArray[np.float32]:
+        """What the policy remembers of `count` environments when episodes begin: nothing [count, n]; n may be 0."""
+        return np.zeros((count, self.architecture.memory), np.float32)
+
     def act(
-        self, x: NDArray[Any], noise: Tensor | None, masks: Masks | None = None
+        self,
+        x: NDArray[Any],
+        noise: Tensor | None,
+        masks: Masks | None = None,
+        memory: NDArray[np.float32] | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """What the environments get for observations [B, …], and the statistics: sampled with `noise`, or the mode
-        without it. masks: which choices are legal [B, n]; no other is taken."""
-        actions, phi = self.choose(x, noise, masks)
+        without it. masks: which choices are legal [B, n]; no other is taken. memory: what a recurrent policy remembers
+        [B, n], which moves on; with the critic's, if there is more than the policy's. Without it, episodes begin."""
+        actions, phi = self.choose(x, noise, masks, memory)
         return self.distribution.applied(actions), phi
 
     @torch.no_grad()
     def choose(
-        self, x: NDArray[Any], noise: Tensor | None, masks: Masks | None = None
+        self,
+        x: NDArray[Any],
+        noise: Tensor | None,
+        masks: Masks | None = None,
+        memory: NDArray[np.float32] | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """The same with actions as a trajectory stores them."""
         policy = self.average if self.config.act_with == "average" else self.network.policy
-        output, _ = policy(self.network.encoder(torch.from_numpy(x).to(self.device)))
+        encoded = self.network.encoder(torch.from_numpy(x).to(self.device))
+        if self.architecture.memory:
+            memory = self.memory(len(x)) if memory is None else memory
+            output, after = self.network.act(encoded, torch.from_numpy(memory).to(self.device), policy)
+            memory[:] = after.cpu().numpy()
+        else:
+            output, _ = policy(encoded)
         legal = None if masks is None else torch.from_numpy(masks).to(self.device)
         phi = self.distribution.statistics(output, legal)
         actions = self.distribution.mode(phi) if noise is None else self.distribution.sample(phi, noise.to(self.device))
@@ -192,7 +211,8 @@ class ActorLearner:
                      "learn": np.random.default_rng(learning)}  # fmt: skip
         self._env_seeds = env_seeds
         first = [int(seed) for seed in env_seeds.generate_state(env.count) >> 1]
-        self.rollout = Rollout(env, config.trajectory_length, config.gamma, first, agent.distribution.applied)
+        f, remembers = agent.distribution, agent.network.remembers
+        self.rollout = Rollout(env, config.trajectory_length, config.gamma, first, f.applied, remembers)
         self.replay = Replay(config.replay_capacity, config.trajectory_length, env.count)
         self.replay_start = config.replay_start / configuration.team_size(config)
         self.unit = RunningSize()  # of δ: the size of the critic's errors, or 1 as long as none are added
@@ -214,6 +234,8 @@ class ActorLearner:
         }
         if self.rollout.env.masked:
             layout["masks"] = ((length + 1, agent.distribution.outputs), flag)
+        if agent.network.remembers:
+            layout["memory"] = ((1, agent.network.remembers), single)
         return layout
 
     @property
@@ -296,7 +318,8 @@ class ActorLearner:
         return int(self.rngs["replay"].poisson(self.config.replay_ratio * share))
 
     def _act(self, x: NDArray[Any], masks: Masks | None) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        return self.agent.choose(x, self.agent.distribution.noise(self.rngs["act"], (len(x),)), masks)
+        noise = self.agent.distribution.noise(self.rngs["act"], (len(x),))
+        return self.agent.choose(x, noise, masks, self.rollout.memory)
 
     def _learn(self, trajectory: Trajectory, seen: Summary, on_policy: bool = False) -> None:
         """One call of Algorithm 2 or 3 on B trajectories, a few at a time.
@@ -353,7 +376,9 @@ class ActorLearner:
             home.gradient.zero_()
             average = agent.average if config.trust_region != "none" or self._measures(number) else None
             slow = self.slow.network if self.slow else None
-            yield update(agent.network, average, batch, agent.method, noise, self.unit.value, slow), home.gradient
+            burn_in = 0 if on_policy else config.burn_in  # on-policy, memories are those of the θ' that acted
+            unit = self.unit.value
+            yield update(agent.network, average, batch, agent.method, noise, unit, slow, burn_in), home.gradient
 
     def _measures(self, number: int) -> bool:
         """Whether diagnostics of a call's update are made: of its first, or of every one if somebody asked for them."""
@@ -373,27 +398,3 @@ def learning_rate(config: Config, steps: int) -> float:
     """The learning rate after `steps` steps of all actor-learners."""
     left = max(0.0, 1 - steps / config.steps) if config.learning_rate_decay == "linear" else 1.0
     return config.learning_rate * left
-
-
-def diagnose(network: Network, gradient: Tensor, outcome: Outcome) -> str:
-    """Where numbers stopped being finite: which term, at which step of which trajectory, and in which tensors."""
-    terms = {
-        "observations": outcome.batch.observations,
-        "rewards": outcome.batch.rewards,
-        "log ρ": outcome.log_rho,
-        "the policy's statistics": outcome.phi,
-        "the average policy's statistics": outcome.phi_a,
-        "the critic's estimate": outcome.estimate.predicted,
-        "the critic's target": outcome.estimate.target,
-        "the policy gradient g": outcome.g,
-        "the trust region's z": outcome.z,
-    }
-    where = "in back-propagation"
-    for name, values in terms.items():
-        broken = ~torch.isfinite(values)
-        if broken.any():
-            step, trajectory = (int(i) for i in broken.nonzero()[0][:2])
-            where = f"first in {name}, at step {step} of trajectory {trajectory}"
-            break
-    tensors = [name for name, view in views(network, gradient).items() if not torch.isfinite(view).all()]
-    return f"{where}; in the gradient of {', '.join(tensors[:3])}{' and others' if len(tensors) > 3 else ''}"

@@ -130,6 +130,7 @@ def architecture(config: Config, observation: ObservationSpec, f: Distribution) 
         advantage_hidden=config.advantage_hidden,
         activation=config.activation,
         convolutional=convolutional,
+        memory=config.memory_size if config.recurrent != "no" else 0,
         own_torso=config.torso if ":" in config.torso else "",
         shared_torso=config.shared_torso,
         layer_norm=config.layer_norm,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
+from acer.learner.memory import Memory, Recall
 from acer.learner.torsos import ACTIVATIONS, Activation, Architecture, ConvNet, Encoded, make_torso
 
 if TYPE_CHECKING:
@@ -101,25 +102,45 @@ class ActionHead(nn.Module):
 
 
 class Policy(nn.Module):
-    """The policy's path: torso and linear head. φ_θ and φ_θa are two of these."""
+    """The policy's path: torso, memory if there is one, and linear head. φ_θ and φ_θa are two of these."""
 
     def __init__(self, architecture: Architecture) -> None:
         super().__init__()
         self.torso = make_torso(architecture)
+        self.memory, self.features = _memory(architecture, self.torso.features, 0)
         free = architecture.free_outputs
         self.free = nn.Parameter(torch.zeros(free)) if free else None
-        self.head = nn.Linear(self.torso.features, architecture.outputs - free)
+        self.head = nn.Linear(self.features, architecture.outputs - free)
         with torch.no_grad():  # ours: begin near the uniform policy, or near the middle of the action's range
             self.head.weight.mul_(0.01)
             self.head.bias.zero_()
 
-    def forward(self, x: Encoded) -> tuple[Tensor, Tensor]:
-        """Encoded x […, n] to output […, φ] and the torso's features."""
-        features = self.torso(x)
-        output = self.head(features)
+    def forward(self, x: Encoded, recall: Recall | None = None) -> tuple[Tensor, Tensor]:
+        """Encoded x […, n] to output […, φ] and the features that the heads read."""
+        features = _remembered(self.torso(x), self.memory, recall)
+        return self.output(features), features
+
+    def output(self, features: Tensor) -> Tensor:
+        """The heads' features to output […, φ]."""
+        output: Tensor = self.head(features)
         if self.free is not None:
             output = torch.cat((output, self.free.expand(*output.shape[:-1], -1)), -1)
-        return output, features
+        return output
+
+
+def _memory(architecture: Architecture, features: int, place: int) -> tuple[Memory | None, int]:
+    """A torso's memory, if it has one, and how many features the heads then read."""
+    if not architecture.memory:
+        return None, features
+    return Memory(features, architecture.memory, place), architecture.memory
+
+
+def _remembered(features: Tensor, memory: Memory | None, recall: Recall | None) -> Tensor:
+    """What the heads read of a torso's features."""
+    if memory is None:
+        return features
+    assert recall is not None
+    return memory(features, recall)  # type: ignore[no-any-return]
 
 
 class Network(nn.Module):
@@ -136,26 +157,50 @@ class Network(nn.Module):
         self.policy = Policy(architecture)
         self.critic_torso = None if architecture.shared_torso else make_torso(architecture)
         features = self.policy.torso.features
+        memories = 1
+        self.critic_memory: Memory | None = None
+        if self.critic_torso is not None:
+            self.critic_memory, _ = _memory(architecture, features, memories)
+            memories += 1
 
         kind = architecture.critic
-        head = (features, architecture.action_dimensions, architecture.advantage_hidden, architecture.activation)
+        heads = self.policy.features
+        head = (heads, architecture.action_dimensions, architecture.advantage_hidden, architecture.activation)
         self.q_head = (
-            nn.Linear(features, architecture.choices or architecture.outputs) if kind == "action-values" else None
+            nn.Linear(heads, architecture.choices or architecture.outputs) if kind == "action-values" else None
         )
-        self.v_head = nn.Linear(features, 1) if kind != "action-values" else None
+        self.v_head = nn.Linear(heads, 1) if kind != "action-values" else None
         self.advantage_head = ActionHead(*head) if kind == "stochastic-dueling" else None
         self.q_torso = make_torso(architecture) if kind == "separate" else None
+        self.q_memory: Memory | None = None
+        if self.q_torso is not None:
+            self.q_memory, _ = _memory(architecture, features, memories)
+            memories += 1
         self.q_action_head = ActionHead(*head) if kind == "separate" else None
+        self.remembers = memories * architecture.memory  # numbers that all memories hold of one environment
 
-    def forward(self, x: Encoded) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Encoded, recall: Recall | None = None) -> tuple[Tensor, Tensor]:
         """Encoded x to the policy's output, and the features that the critic's heads take."""
-        output, features = self.policy(x)
-        return output, features if self.critic_torso is None else self.critic_torso(x)
+        output, features = self.policy(x, recall)
+        if self.critic_torso is None:
+            return output, features
+        return output, _remembered(self.critic_torso(x), self.critic_memory, recall)
 
-    def critic_features(self, x: Encoded) -> Tensor:
+    def act(self, x: Encoded, state: Tensor, policy: Policy) -> tuple[Tensor, Tensor]:
+        """Encoded x [B, …] of one step to a recurrent policy's output, and what the memories hold after it, from what
+        they held before [B, n]. A state that has only the policy's part stays one."""
+        assert policy.memory is not None
+        after = [policy.memory.step(policy.torso(x), state)]
+        if state.shape[1] > policy.features:
+            others = (self.critic_torso, self.critic_memory), (self.q_torso, self.q_memory)
+            after += [memory.step(torso(x), state) for torso, memory in others if torso and memory]
+        return policy.output(after[0]), torch.cat(after, -1)
+
+    def critic_features(self, x: Encoded, recall: Recall | None = None) -> Tensor:
         """The features alone, for encoded x."""
-        torso = self.policy.torso if self.critic_torso is None else self.critic_torso
-        return torso(x)  # type: ignore[no-any-return]
+        if self.critic_torso is None:
+            return _remembered(self.policy.torso(x), self.policy.memory, recall)
+        return _remembered(self.critic_torso(x), self.critic_memory, recall)
 
     def action_values(self, features: Tensor) -> Tensor:
         """Q(x, ·) […, actions]."""
@@ -172,10 +217,11 @@ class Network(nn.Module):
         assert self.advantage_head is not None
         return self.advantage_head(features, actions)  # type: ignore[no-any-return]
 
-    def separate_values(self, x: Encoded, actions: Tensor) -> Tensor:
+    def separate_values(self, x: Encoded, actions: Tensor, recall: Recall | None = None) -> Tensor:
         """Q(x, a) [m, …] by the network that shares nothing with the others (Appendix E.4), for encoded x."""
         assert self.q_torso is not None and self.q_action_head is not None
-        return self.q_action_head(self.q_torso(x), actions)  # type: ignore[no-any-return]
+        features = _remembered(self.q_torso(x), self.q_memory, recall)
+        return self.q_action_head(features, actions)  # type: ignore[no-any-return]
 
 
 def faster_precision(device: torch.device) -> Literal["float32", "bfloat16"]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acer.errors import CheckpointError
-from acer.learner.rollout import FIELDS, Trajectory
+from acer.learner.rollout import FIELDS, OPTIONAL, Trajectory
 
 
 class Replay:
@@ -138,7 +138,7 @@ class Replay:
         observations = trajectory.observations
         self._shape, self._dtype = (observations.shape[0], *observations.shape[2:]), observations.dtype
         self._moved = self._rows((observations.shape[0] - 1,), np.dtype(np.bool_))
-        for name in (*FIELDS[1:], "masks"):
+        for name in (*FIELDS[1:], *OPTIONAL):
             array: NDArray[Any] | None = getattr(trajectory, name)
             if array is not None:
                 self._plain[name] = self._rows((array.shape[0], *array.shape[2:]), array.dtype)

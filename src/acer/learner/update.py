@@ -16,7 +16,9 @@ from torch import Tensor
 
 from acer.learner import gradients, returns
 from acer.learner.distributions import Distribution, finite
+from acer.learner.memory import Recall
 from acer.learner.networks import Network, Policy
+from acer.learner.parameters import views
 from acer.learner.torsos import Encoded
 from acer.learner.trust_region import constrained
 
@@ -32,6 +34,7 @@ class Batch:
     live: Tensor  # [T, B]
     mu: Tensor  # [T, B, n]
     masks: Tensor | None = None  # legal choices [T+1, B, n], in environments that have masks
+    memory: Tensor | None = None  # what a recurrent policy remembered before x_0 [1, B, n]
 
     def select(self, which: slice) -> "Batch":
         """Some of the B trajectories."""
@@ -43,6 +46,7 @@ class Evaluated:
     """What the networks say of a batch: φ_θ'(x_i), the critic's features, ρ_i, and the samples' noise."""
 
     x: Encoded  # observations [T+1, B, …]
+    recall: Recall | None  # where memories begin, in recurrent networks
     features: Tensor  # [T+1, B, …]
     phi: Tensor  # [T+1, B, n], no gradient
     log_pi: Tensor  # log f(a_i|φ_θ'(x_i)) [T, B]
@@ -134,28 +138,35 @@ def update(
     noise: Tensor,
     unit: float = 1.0,
     slow: Network | None = None,
+    burn_in: int = 0,
 ) -> Outcome:
     """Accumulates dθ and dθ_v of one batch into the network's gradients, for *descent*.
 
     Sum over time and mean over the B trajectories, as the paper accumulates; dead steps contribute 0. average: none if
     nobody asks how far from it the policy is, neither a trust region nor diagnostics. unit: what the trust region takes
-    for a return of size 1. slow: the network whose critic the returns bootstrap from, if there is a slow copy.
+    for a return of size 1. slow: the network whose critic the returns bootstrap from, if there is a slow copy. burn_in:
+    first steps that only refresh memories: nothing is learnt from them.
     """
     f, live = method.distribution, batch.live
 
     # Compute f(·|φ_θ'(x_i)), f(·|φ_θa(x_i)) and ρ_i.
     with torch.no_grad():
         x = network.encoder(batch.observations)
-    output, features = network(x)
+    recall = None if batch.memory is None else Recall.of(batch.memory, live, burn_in)
+    output, features = network(x, recall)
     with torch.no_grad():
         legal = batch.masks
         phi = f.statistics(output, legal)
-        phi_a = phi[:-1] if average is None else f.statistics(average(x[:-1])[0], None if legal is None else legal[:-1])
+        phi_a = phi[:-1]
+        if average is not None:
+            phi_a = f.statistics(average(x[:-1], recall)[0], None if legal is None else legal[:-1])
         log_pi = f.log_prob(phi[:-1], batch.actions)
         log_rho = log_pi - f.log_prob(batch.mu, batch.actions)
 
     # Returns, policy gradient g with respect to φ, errors of the critic.
-    estimate = method.estimate(method, network, batch, Evaluated(x, features, phi, log_pi, log_rho, noise, slow))
+    estimate = method.estimate(
+        method, network, batch, Evaluated(x, recall, features, phi, log_pi, log_rho, noise, slow)
+    )
 
     with torch.no_grad():
         phi = phi[:-1]
@@ -172,6 +183,7 @@ def update(
 
         # dθ ← dθ + ∂φ/∂θ z*, and dθ_v, as messages to the outputs of the network; negative, for the optimiser descends.
         share = live.to(output.dtype) / -live.shape[1]
+        share[:burn_in] = 0
         to_policy = z.to(output.dtype) * share.unsqueeze(-1)
         to_critic = [ascent.direction * (share * method.critic_weight) for ascent in estimate.critic]
     torch.autograd.backward([output[:-1], *(ascent.output for ascent in estimate.critic)], [to_policy, *to_critic])
@@ -190,7 +202,7 @@ def action_values(method: Method, network: Network, batch: Batch, seen: Evaluate
         v, q = (pi * every_q).sum(-1), q_taken.detach()
         bootstrap = v, q
         if seen.slow:
-            slow_q = seen.slow.action_values(seen.slow.critic_features(seen.x))
+            slow_q = seen.slow.action_values(seen.slow.critic_features(seen.x, seen.recall))
             bootstrap = (pi * slow_q).sum(-1), slow_q[:-1].gather(-1, taken).squeeze(-1)
         target = method.returns(batch, *bootstrap, seen)
         expected = gradients.exactly(f, phi, batch.mu, every_q[:-1])
@@ -211,7 +223,7 @@ def stochastic_dueling(method: Method, network: Network, batch: Batch, seen: Eva
         q, q_sampled = v[:-1] + advantages[:2] - advantages[2:].mean(0)
         bootstrap = v, q
         if seen.slow:
-            features = seen.slow.critic_features(seen.x)
+            features = seen.slow.critic_features(seen.x, seen.recall)
             slow_v = seen.slow.state_value(features)
             slow_advantages = seen.slow.advantages(features[:-1], actions)
             bootstrap = slow_v, slow_v[:-1] + slow_advantages[0] - slow_advantages[2:].mean(0)
@@ -246,13 +258,13 @@ def separate(method: Method, network: Network, batch: Batch, seen: Evaluated) ->
         sampled = f.sample(phi, seen.noise)
     v = network.state_value(seen.features)
     actions = f.encode(torch.cat((batch.actions.unsqueeze(0), sampled))).to(phi.dtype)
-    qs = network.separate_values(seen.x[:-1], actions)
+    qs = network.separate_values(seen.x[:-1], actions, seen.recall)
     with torch.no_grad():
         q, q_sampled = qs.detach()
         bootstrap = v, q
         if seen.slow:
-            slow_v = seen.slow.state_value(seen.slow.critic_features(seen.x))
-            bootstrap = slow_v, seen.slow.separate_values(seen.x[:-1], actions[:1]).squeeze(0)
+            slow_v = seen.slow.state_value(seen.slow.critic_features(seen.x, seen.recall))
+            bootstrap = slow_v, seen.slow.separate_values(seen.x[:-1], actions[:1], seen.recall).squeeze(0)
         target = method.returns(batch, *bootstrap, seen)
         expected = gradients.by_samples(f, phi, batch.mu, sampled, q_sampled.unsqueeze(0))
         g = gradients.acer(f, phi, batch.actions, seen.log_rho, v[:-1], target.policy, expected, method.c)
@@ -304,3 +316,27 @@ def diagnostics(method: Method, outcome: Outcome) -> dict[str, Tensor]:
         "trace": trace,
         "explained_variance": 1 - squared_error / variance.clamp(min=1e-12),
     }
+
+
+def diagnose(network: Network, gradient: Tensor, outcome: Outcome) -> str:
+    """Where numbers stopped being finite: which term, at which step of which trajectory, and in which tensors."""
+    terms = {
+        "observations": outcome.batch.observations,
+        "rewards": outcome.batch.rewards,
+        "log ρ": outcome.log_rho,
+        "the policy's statistics": outcome.phi,
+        "the average policy's statistics": outcome.phi_a,
+        "the critic's estimate": outcome.estimate.predicted,
+        "the critic's target": outcome.estimate.target,
+        "the policy gradient g": outcome.g,
+        "the trust region's z": outcome.z,
+    }
+    where = "in back-propagation"
+    for name, values in terms.items():
+        broken = ~torch.isfinite(values)
+        if broken.any():
+            step, trajectory = (int(i) for i in broken.nonzero()[0][:2])
+            where = f"first in {name}, at step {step} of trajectory {trajectory}"
+            break
+    tensors = [name for name, view in views(network, gradient).items() if not torch.isfinite(view).all()]
+    return f"{where}; in the gradient of {', '.join(tensors[:3])}{' and others' if len(tensors) > 3 else ''}"

@@ -67,20 +67,22 @@ def check_actor(actor: ActorState, agent: Agent, config: Config) -> None:
         raise ValueError(f"random streams {sorted(actor.streams)}")
     for state in actor.streams.values():
         np.random.PCG64().state = state
-    _check_run(actor.run, agent.observation, config.environments)
+    _check_run(actor.run, agent, config.environments)
     _check_replay(actor.replay, agent)
 
 
-def _check_run(run: Mapping[str, Array], observation: ObservationSpec, n: int) -> None:
+def _check_run(run: Mapping[str, Array], agent: Agent, n: int) -> None:
     """Where the environments stand. What an environment of ours adds of its own, it checks itself."""
     single = np.dtype(np.float64)
     layout: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
-        "observations": ((n, *observation.shape), observation.dtype),
+        "observations": ((n, *agent.observation.shape), agent.observation.dtype),
         "alive": ((n,), np.dtype(np.bool_)),
         "returns": ((n,), single),
         "lengths": ((n,), np.dtype(np.int64)),
         "unit": ((2,), single),
     }
+    if agent.network.remembers:
+        layout["memory"] = ((n, agent.network.remembers), np.dtype(np.float32))
     if any(name.startswith("env.") for name in run):
         layout |= {"env.dead": ((n,), np.dtype(np.bool_)), "env.roots": ((n,), np.dtype(np.int64)),
                    "env.episodes": ((n,), np.dtype(np.int64))}  # fmt: skip

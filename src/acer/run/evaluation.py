@@ -63,25 +63,26 @@ def evaluate(
     rng = np.random.default_rng(acting)
     quota = np.full(env.count, episodes // env.count) + (np.arange(env.count) < episodes % env.count)
     x: NDArray[Any] = env.reset([int(seed) for seed in env_seeds.generate_state(env.count) >> 1])
-    alive = np.ones(env.count, np.bool_)
+    alive, memory = np.ones(env.count, np.bool_), agent.memory(env.count)
     returns, lengths = np.zeros(env.count), np.zeros(env.count, np.int64)
     finished: list[list[tuple[float, int, bool]]] = [[] for _ in range(env.count)]
     while any(len(done) < share for done, share in zip(finished, quota, strict=True)):
         if interrupted():
             raise KeyboardInterrupt
         noise = None if deterministic else agent.distribution.noise(rng, (env.count,))
-        actions, _ = agent.act(x, noise, env.masks())
+        actions, _ = agent.act(x, noise, env.masks(), memory)
         step = env.step(actions)
         x = step.observations
         returns += step.rewards
         lengths += alive
+        memory[~alive] = 0  # after a dead step an episode begins
         alive = ~step.ends_episode
         too_long = alive & (lengths >= limit)
         for i in np.flatnonzero(step.ends_episode | too_long):
             finished[i].append((float(returns[i]), int(lengths[i]), bool(too_long[i])))
             returns[i], lengths[i] = 0.0, 0
         if too_long.any():
-            x = env.restart(too_long)
+            x, memory[too_long] = env.restart(too_long), 0
     kept = [episode for done, share in zip(finished, quota, strict=True) for episode in done[:share]]
     cut = sum(is_cut for _, _, is_cut in kept)
     return Evaluation([r for r, _, _ in kept], [n for _, n, _ in kept], deterministic, cut, limit)

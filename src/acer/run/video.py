@@ -186,10 +186,10 @@ def _play(
     for episode_seed in seeds.generate_state(episodes) >> 1:
         x, frames = stage.reset(int(episode_seed))
         yield from frames
-        total, steps, over = 0.0, 0, False
+        total, steps, over, memory = 0.0, 0, False, agent.memory(1)
         while not over and steps < agent.config.eval_limit:
             noise = None if deterministic else agent.distribution.noise(rng, (1,))
-            action, _ = agent.act(x, noise, stage.masks())
+            action, _ = agent.act(x, noise, stage.masks(), memory)
             x, reward, over, frames = stage.step(action)
             total, steps = total + reward, steps + 1
             yield from frames
