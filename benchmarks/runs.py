@@ -21,5 +21,6 @@ def train(out: Path, env: str, steps: int, *flags: str) -> None:
     if steps_of(out) >= steps:
         return
     begun = (out / "config.json").exists()
-    command = ["resume", str(out)] if begun else ["train", env, "--out", str(out), *flags]
+    again = ["resume", str(out), *(["--env", env] if ":" in env else [])]  # a file's word for code is not enough
+    command = again if begun else ["train", env, "--out", str(out), *flags]
     subprocess.run([*COMMAND, *command, "--steps", str(steps), "--quiet"], check=True)
