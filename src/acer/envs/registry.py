@@ -16,11 +16,12 @@ from acer.envs.control import CONTROL
 from acer.envs.family import Family
 from acer.envs.guests import House, hosted, is_ours
 from acer.envs.others import OTHERS, UNKNOWN, EnvMaker, OwnBatch, vector_class
+from acer.envs.pool import POOL
 from acer.envs.spaces import ActionSpec, ObservationSpec
 from acer.envs.suite import SUITE
 from acer.errors import EnvironmentFault, described
 
-FAMILIES = (ATARI, CONTROL, SUITE, OTHERS)
+FAMILIES = (ATARI, CONTROL, SUITE, POOL, OTHERS)
 """The first that knows a name has it."""
 
 

@@ -49,7 +49,7 @@ def source_of(env: AnyEnv) -> Source:
 
 def _like(spec: EnvSpec | None, space: gym.Space[Any], many: Any = None) -> Source:
     """Environments like an instance: acer steps copies of its own, made from what the instance was made from."""
-    if spec is None:
+    if not isinstance(spec, EnvSpec):  # none, or EnvPool's, which has names of its own here
         if isinstance(many, SyncVectorEnv | AsyncVectorEnv):
             return Source("<instance>:environment", many.env_fns[0])
         raise EnvironmentFault(
