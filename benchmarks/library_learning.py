@@ -5,7 +5,7 @@
     python benchmarks/library_learning.py --collect    none: writes the table from those that are finished
 
 Each run is `acer train ENV --seed S --steps N FLAGS`, then `acer eval RUN --episodes 100 --seed 1000`: final
-parameters, mode action, seeds that were not trained on. Runs live in runs/library/, or below $RUNS, and go on where
+parameters, mode action unless FLAGS say otherwise, seeds that were not trained on. Runs live in runs/library/, or below $RUNS, and go on where
 they stopped; a run that is finished is not run again. It needs the extras classic and box2d, and
 `pip install minatar minigrid`.
 
@@ -84,7 +84,13 @@ TASKS = (  # by cost
     Task("pendulum, fixed σ", "Pendulum-v1", 150_000),
     Task("pendulum, free σ", "Pendulum-v1", 150_000, "--learn-sigma free"),
     Task("cartpole blind, gru", "library_learning:blind_cart_pole", 150_000, "--recurrent gru", mark=450.0),
-    Task("minigrid", "minigrid:MiniGrid-Empty-8x8-v0", 60_000, f"--normalize-observations {SPARSE}", mark=0.9),
+    Task(
+        "minigrid",
+        "minigrid:MiniGrid-Empty-8x8-v0",
+        100_000,
+        f"--normalize-observations --eval-policy sampled {SPARSE}",
+        mark=0.9,
+    ),
     Task("minatar breakout", "MinAtar/Breakout-v1", 200_000, SPARSE, mark=5.0),
     Task("lunar lander, fixed σ", "LunarLanderContinuous-v3", 300_000),
     Task("lunar lander, free σ", "LunarLanderContinuous-v3", 300_000, "--learn-sigma free"),
@@ -101,7 +107,7 @@ def run(task: Task, seed: int) -> None:
     train(out, task.env, task.steps, "--seed", str(seed), "--threads", "1", *task.flags.split())
     if not (out / "eval.json").exists():
         named = ["--env", task.env] if ":" in task.env else []
-        how = ["--policy", "mode", "--episodes", "100", "--seed", "1000", "--json"]
+        how = ["--episodes", "100", "--seed", "1000", "--json"]
         command = [*COMMAND, "eval", str(out), *named, *how]
         (out / "eval.json").write_text(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
