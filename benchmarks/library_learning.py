@@ -5,9 +5,9 @@
     python benchmarks/library_learning.py --collect    none: writes the table from those that are finished
 
 Each run is `acer train ENV --seed S --steps N FLAGS`, then `acer eval RUN --episodes 100 --seed 1000`: final
-parameters, mode action unless FLAGS say otherwise, seeds that were not trained on. Runs live in runs/library/, or below $RUNS, and go on where
-they stopped; a run that is finished is not run again. It needs the extras classic and box2d, and
-`pip install minatar minigrid`.
+parameters, mode action unless the flags say otherwise, seeds that were not trained on. Runs live in runs/library/, or
+below $RUNS, and go on where they stopped; a run that is finished is not run again. It needs the extras classic and
+box2d, and `pip install minatar minigrid`.
 
 `share` is the mean return over the best that a policy can have, where that is known.
 """
