@@ -760,10 +760,9 @@ def test_what_dies_on_two_nodes_with_two_shards(tmp_path, capfd):
                 if workers is not self.workers and any(steps):
                     nodes.add_node(num_cpus=1)
                     self.next("back", workers, [0, 0])
-            elif all(steps):
+            elif self.phases[-1] == "back" and all(steps):
                 self.phases.append("all")
-                return False
-            return True
+            return self.phases[-1:] != ["all"]
 
         def next(self, phase, workers, steps):
             self.phases.append(phase)
