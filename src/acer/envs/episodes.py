@@ -5,6 +5,7 @@ are given to it again. That is how an unfinished episode survives a resume.
 """
 
 import os
+import zlib
 from typing import Any
 
 import gymnasium as gym
@@ -17,15 +18,30 @@ from acer.errors import EnvironmentFault, in_one_line
 
 MASKS = "action_masks"  # the method by which an environment says which choices are legal, as sb3-contrib has it
 LONGEST = 1_000_000  # steps of an episode that can be played again; a longer one gives way to a new one
-LARGEST = 16 << 20  # bytes that their actions may take
-PIECE = 1_024  # actions that are put together: a list of arrays takes many times their size
+LARGEST = 16 << 20  # bytes that their actions may take in a checkpoint
+PIECE = 1_024  # actions that are packed together: a list of arrays takes many times their size
+
+
+class _Packed:
+    """An array in little memory: a million choices take some 200 kB."""
+
+    __slots__ = ("_bytes", "_dtype", "_shape", "_small")
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._dtype, self._shape = array.dtype, array.shape
+        narrow = array.dtype.kind in "iu" and array.min() >= 0 and array.max() <= 255
+        self._small = np.dtype(np.uint8) if narrow else array.dtype
+        self._bytes = zlib.compress(array.astype(self._small).tobytes())
+
+    def array(self) -> NDArray[Any]:
+        return np.frombuffer(zlib.decompress(self._bytes), self._small).reshape(self._shape).astype(self._dtype)
 
 
 class Actions:
     """The actions of an episode, or none of them if they are too many."""
 
     def __init__(self) -> None:
-        self._pieces: list[NDArray[Any]] = []
+        self._pieces: list[_Packed] = []
         self._new: list[Any] = []
         self._count = self._bytes = 0
 
@@ -36,8 +52,9 @@ class Actions:
             return
         self._new.append(np.array(action))
         if len(self._new) == PIECE:
-            self._pieces.append(np.array(self._new))
-            self._bytes += self._pieces[-1].nbytes
+            piece = np.array(self._new)
+            self._pieces.append(_Packed(piece))
+            self._bytes += piece.nbytes
             self._new = []
 
     @property
@@ -51,8 +68,8 @@ class Actions:
         """All of them, in order."""
         if self.forgotten:
             return np.zeros(0, np.int64)
-        parts = [*self._pieces, np.array(self._new)] if self._new or not self._pieces else self._pieces
-        return np.concatenate(parts)
+        parts = [piece.array() for piece in self._pieces]
+        return np.concatenate([*parts, np.array(self._new)] if self._new or not parts else parts)
 
 
 def seed_of(root: int, episode: int) -> int:
