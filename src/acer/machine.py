@@ -22,7 +22,7 @@ def cores() -> int:
 def versions() -> dict[str, str]:
     """Of what decides a run's numbers, this package's own code by its hash."""
     found = {"python": platform.python_version(), "code": _code()}
-    for name in ("acer", "torch", "numpy", "gymnasium", "mujoco", "ale-py"):
+    for name in ("acer", "torch", "numpy", "numba", "gymnasium", "mujoco", "ale-py"):
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
     return found

@@ -24,6 +24,7 @@ from acer.learner.actor_learner import Agent
 from acer.learner.networks import Network
 from acer.learner.parameters import views
 from acer.machine import free_memory, versions
+from acer.run import bits
 from acer.run.checkpoint import Checkpoint, Layout
 from acer.run.contents import check_meter, count, flag, needed_memory, number
 from acer.run.logs import Meter
@@ -70,6 +71,7 @@ def describe(config: Config, agent: Agent, home: Local, progress: Progress, mete
         **progress.state(),
         "meter": meter.state(),
         "versions": versions(),
+        "machine": bits.machine(),
     }
 
 

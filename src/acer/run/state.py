@@ -12,6 +12,7 @@ from torch import Tensor
 
 from acer import config as configuration
 from acer.config import Config
+from acer.console import warn
 from acer.envs import EnvBatch, ObservationSpec, spaces_of
 from acer.envs.others import EnvMaker
 from acer.errors import CheckpointError, LearningFault, SettingsError, in_one_line
@@ -30,7 +31,7 @@ from acer.learner.actor_learner import (
 )
 from acer.learner.networks import faster_precision
 from acer.machine import keep_memory
-from acer.run import saved
+from acer.run import bits, saved
 from acer.run.checkpoint import Checkpoint, Snapshot
 from acer.run.contents import check_actor
 from acer.run.evaluation import Evaluation, evaluate
@@ -171,8 +172,11 @@ class RunState:
     def load(self, loaded: Checkpoint) -> None:
         """Takes over the whole run: learner, counters, replay memory, unfinished episodes."""
         self.load_model(loaded)
-        others = 0
+        others, other_bits = 0, ""
         try:
+            self.set_config(bits.with_threads_of(loaded.state, self.config, self.agent.observation))
+            use_threads(self.config, self.agent.observation)
+            other_bits = bits.difference(loaded.state)
             self.progress = saved.restore(loaded.state, self.home, self.meter)
             files = loaded.actors(configuration.team_size(self.config))
             self.actors = [None if actor is None else ActorState(*actor) for actor in files]
@@ -187,6 +191,8 @@ class RunState:
                 self.actors = []
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OSError, MemoryError) as error:
             raise CheckpointError(f"{loaded.path} is damaged: {type(error).__name__}: {error}") from None
+        if other_bits:
+            warn(f"{loaded.path} was saved with {other_bits}; the run goes on, and its numbers may round otherwise")
         warn_of_new_episodes(self.config, others)
 
     def load_model(self, loaded: Checkpoint) -> None:
