@@ -9,6 +9,7 @@ import multiprocessing
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ class EnvBatch:
     def __init__(self, env: gym.vector.VectorEnv[Any, Any, Any], name: str) -> None:
         if env.metadata.get("autoreset_mode") != AutoresetMode.NEXT_STEP:
             raise EnvironmentFault(f"{name}: vector environments must reset by the NEXT_STEP rule")
+        self.busy_since = math.inf  # when the step or reset began that is being waited for
+        _batches.add(self)
         self.env, self.name = env, name
         self.count = env.num_envs
         self.observation = ObservationSpec(env.single_observation_space)
@@ -54,7 +57,6 @@ class EnvBatch:
         self.limit = 0.0  # seconds that a step or reset may take; 0 for any
         self._steps = 0
         self.broken = False  # an environment has failed: none of them can be trusted any more
-        self.busy_since = math.inf  # when the step or reset began that is being waited for
         self._dead = np.zeros(self.count, np.bool_)
 
     @classmethod
@@ -203,6 +205,17 @@ class EnvBatch:
                     f"{self.name}: environment {index} gave a {what} with NaN or infinity at step {self._steps}; "
                     "mend the environment"
                 )
+
+
+_batches: "weakref.WeakSet[EnvBatch]" = weakref.WeakSet()
+
+
+def waiting_since() -> float:
+    """When the step or reset began that this process waits for; infinite if there is none."""
+    try:
+        return min((batch.busy_since for batch in _batches), default=math.inf)
+    except RuntimeError:  # one was made meanwhile
+        return math.inf
 
 
 @contextmanager

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch.multiprocessing  # its pickling sends shared memory as a file descriptor
 
 from acer.console import warn
+from acer.envs.watchdog import HANGS
 from acer.errors import SettingsError
 from acer.homes.supervisor import CLOSING, PATIENCE, PROCESS_BYTES, WorkerFailure, WorkerSpec, check_memory
 from acer.learner.actor_learner import ActorState, HomeMaker, Report
-from acer.machine import keep_memory
+from acer.machine import give_back_memory, keep_memory
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -154,15 +155,17 @@ def _work(
     keep_memory()
     learner = None
     try:
-        learner = job.learner(life, memory.home(number), part)
-        del part
-        word = ""
-        while word != "stop":
-            if learner.steps < job.config.steps and not pipe.poll():
-                pipe.send(learner.iterate())
-            else:
-                word = pipe.recv()
-                pipe.send(learner.state())
+        with job.watchdog(lambda: pipe.send(WorkerFailure(HANGS))):
+            learner = job.learner(life, memory.home(number), part)
+            del part
+            word = ""
+            while word != "stop":
+                if learner.steps < job.config.steps and not pipe.poll():
+                    pipe.send(learner.iterate())
+                else:
+                    word = pipe.recv()
+                    pipe.send(learner.state())
+                    give_back_memory()  # as a run does that saves itself
     except BaseException as error:
         with suppress(OSError):  # if the run is gone, nobody listens
             pipe.send(WorkerFailure.by(error))

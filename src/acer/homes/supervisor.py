@@ -8,17 +8,19 @@ import math
 import pickle
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import cloudpickle
 import numpy as np
 
 from acer import config as configuration
 from acer.config import Config
-from acer.console import warn
+from acer.console import say, warn
+from acer.envs.batch import waiting_since
 from acer.envs.others import EnvMaker
+from acer.envs.watchdog import Watchdog, watch_steps
 from acer.errors import (
     AcerError,
     CheckpointError,
@@ -31,13 +33,10 @@ from acer.errors import (
 from acer.learner.actor_learner import ActorLearner, ActorState, Agent, HomeMaker, Report, environments, use_threads
 from acer.machine import free_memory
 
-if TYPE_CHECKING:
-    pass
-
 PATIENCE = 60.0  # seconds that an actor-learner has to come to its trajectory's end when asked to
 CLOSING = 5.0  # seconds that it then has to close its environments
 LONGEST_PAUSE = 30.0  # seconds before a new start
-PROCESS_BYTES = 120 << 20  # of one actor-learner's process beside what all share, measured with CartPole-v1
+PROCESS_BYTES = 130 << 20  # of one actor-learner's processes beside what all share, measured with CartPole-v1
 
 
 class Workers(Protocol):
@@ -92,6 +91,11 @@ class WorkerSpec:
             except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
                 raise CheckpointError(f"the saved actor-learner cannot go on: {described(error)}") from error
         return learner
+
+    def watchdog(self, last_act: Callable[[], None] = lambda: None) -> Watchdog:
+        """Ends the process that makes it, if an environment there hangs in native code."""
+        config = self.config
+        return watch_steps(config.env, config.step_limit, waiting_since, last_act, "a new actor-learner begins")
 
 
 def check_memory(actors: int, each: int) -> None:
@@ -210,7 +214,7 @@ class Supervisor:
         member = self.members[actor]
         member.deaths += 1
         if death.trace:
-            warn(death.trace.rstrip())
+            say(death.trace.rstrip(), "yellow")
         if death.fatal is not None:
             raise death.fatal
         if member.deaths >= self.config.most_deaths:

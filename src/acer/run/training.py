@@ -11,6 +11,7 @@ import numpy as np
 from acer.config import Config, from_dict
 from acer.console import warn
 from acer.envs.others import EnvMaker
+from acer.envs.watchdog import watch_steps
 from acer.errors import FAILED, CheckpointError, EnvironmentFault, LearningFault, ParameterServerLost, SettingsError
 from acer.homes.kinds import Start
 from acer.homes.supervisor import Workers
@@ -26,7 +27,6 @@ from acer.run.logs import Logs
 from acer.run.record import Record, due
 from acer.run.signals import stop_on_signals
 from acer.run.state import RunState
-from acer.run.watchdog import watch_steps
 
 
 class Training:
@@ -121,7 +121,8 @@ class Training:
         try:
             workers = self._open_workers()
             display = Display(config.env, config.steps, self.steps, shown)
-            watchdog = watch_steps(config, self.state.busy_since, self._save_what_stands)
+            loss = "the run is at its last checkpoint"
+            watchdog = watch_steps(config.env, config.step_limit, self.state.busy_since, self._save_what_stands, loss)
             with self._writing() as logs, stop_on_signals(self) as keep_signals, watchdog, display:
                 record = Record(self.state, logs, display, self._call, self.evaluate)
                 is_saved = self._train(workers, record, keep_signals)

@@ -1,7 +1,7 @@
 """What notices an environment that hangs where Python's own alarm does not reach it: inside native code.
 
 A thread watches how long a step lasts. If the native code has let go of the interpreter, the thread says where it
-hangs, saves the run and ends the process. If it has not, nothing of Python runs in this process: then another process,
+hangs, saves what it can and ends the process. If it has not, nothing of Python runs in this process: then another,
 which hears from the thread once in a while, says so and ends it by a signal that the C library alone answers.
 """
 
@@ -18,7 +18,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from acer.config import Config
 from acer.console import complain, printable
 from acer.errors import FAILED
 
@@ -45,24 +44,26 @@ os.kill(process, signal.SIGKILL)
 """
 
 
-def watch_steps(config: Config, busy_since: Callable[[], float], save: Callable[[], None]) -> "Watchdog":
-    """Watches the environments of a run. One that hangs ends the process: `save` saves the run as it was before that
-    step, if anything of Python still runs."""
+HANGS = "no answer within --step-limit, in native code"
+
+
+def watch_steps(
+    env: str, limit: float, busy_since: Callable[[], float], last_act: Callable[[], None], loss: str
+) -> "Watchdog":
+    """Watches the environments of a process. One that hangs ends it, after `last_act` if anything of Python still runs;
+    `loss` says what becomes of the run if nothing does."""
 
     def end() -> None:
-        complain(f"{config.env}: no answer within --step-limit, in native code; saving, then this process ends")
+        complain(f"{env}: {HANGS}; this process ends")
         with contextlib.suppress(OSError, ValueError):
             faulthandler.dump_traceback(2)
         try:
-            save()
+            last_act()
         finally:
             os._exit(FAILED)
 
-    line = (
-        f"acer: {printable(config.env)}: no answer within --step-limit, in native code that holds the interpreter: "
-        "where, is said below; the run is at its last checkpoint\n"
-    )
-    return Watchdog(config.step_limit, busy_since, end, line)
+    line = f"acer: {printable(env)}: {HANGS} that holds the interpreter: where, is said below; {loss}\n"
+    return Watchdog(limit, busy_since, end, line)
 
 
 class Watchdog:
