@@ -1,6 +1,9 @@
 """What a run writes down: rows of CSV files and TensorBoard events."""
 
 import contextlib
+import io
+import os
+import time
 from collections import deque
 from typing import Any, Self
 
@@ -90,32 +93,51 @@ EVENTS = "tensorboard"  # directory of TensorBoard's files
 
 
 class TensorBoard:
-    """TensorBoard events beside the CSV files."""
+    """TensorBoard events beside the CSV files. TensorBoard's own writer would open its file by path again and again, in
+    a thread of its own."""
 
     def __init__(self, run: Directory, from_steps: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
-        with run.child(EVENTS, create=True) as events:  # TensorBoard opens its files by path: no link may lead it away
-            for name in events.names():
-                if not events.is_file(name):
-                    raise CheckpointError(f"{events.path / name} is not a file of TensorBoard's; remove it")
-            path = events.path
-        self.writer = SummaryWriter(str(path), purge_step=from_steps + 1 if from_steps else None)
+        self._directory = run.child(EVENTS, create=True)
+        for name in self._directory.names():
+            if not self._directory.is_file(name):
+                raise CheckpointError(f"{self._directory.path / name} is not a file of TensorBoard's; remove it")
+        now = time.time()
+        self._name = f"events.out.tfevents.{now:.6f}.{os.getpid()}"
+        begun = [Event(wall_time=now, file_version="brain.Event:2")]
+        if from_steps:  # what came after that was undone by a resume
+            undone = SessionLog(status=SessionLog.START)
+            begun.append(Event(wall_time=now, step=from_steps + 1, session_log=undone))
+        self._directory.write(self._name, [_record(event) for event in begun])
 
     def add(self, group: str, row: dict[str, Any]) -> None:
-        for key, value in row.items():
-            if key != "steps" and isinstance(value, int | float):
-                self.writer.add_scalar(f"{group}/{key}", value, row["steps"])
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        numbers = {key: of for key, of in row.items() if key != "steps" and isinstance(of, int | float)}
+        values = [Summary.Value(tag=f"{group}/{key}", simple_value=of) for key, of in numbers.items()]
+        event = Event(wall_time=time.time(), step=row["steps"], summary=Summary(value=values))
+        self._directory.append(self._name, _record(event))
 
     def close(self) -> None:
-        self.writer.close()
+        self._directory.close()
+
+
+def _record(event: Any) -> bytes:
+    """An event as TensorBoard's files have it: with its length and checksums."""
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    framed = io.BytesIO()
+    RecordWriter(framed).write(event.SerializeToString())
+    return framed.getvalue()
 
 
 def logged(run: Directory) -> list[dict[str, str]]:
     """Rows of progress.csv, as far as they are whole; those of a run without a checkpoint were not flushed."""
     if not run.exists(PROGRESS_FILE):
         return []
-    content = b"".join(tables.whole_lines(run.read(PROGRESS_FILE, tables.LARGEST)))
+    content, _ = tables.whole_lines(run.read(PROGRESS_FILE, tables.LARGEST))
     return tables.parse(content, run.path / PROGRESS_FILE)
 
 
