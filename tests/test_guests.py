@@ -94,6 +94,20 @@ def wait_in_c_for_good():
         wait_in_c(10_000)
 
 
+class Unspeakable(Exception):
+    def __str__(self):
+        raise SystemExit(0)
+
+
+def close_everything():
+    """As a daemon begins; others take the numbers."""
+    for name in os.listdir("/proc/self/fd"):
+        path = f"/proc/self/fd/{name}"
+        if int(name) > 2 and os.path.isdir(path) and not os.readlink(path).startswith("/proc"):
+            os.close(int(name))
+            os.dup2(1, int(name))
+
+
 RAISED = {
     "SystemExit": partial(throw, SystemExit(0)),
     "GeneratorExit": partial(throw, GeneratorExit()),
@@ -101,10 +115,14 @@ RAISED = {
     "CancelledError": partial(throw, asyncio.CancelledError()),
     "StopIteration": partial(throw, StopIteration()),
     "RecursionError": partial(throw, RecursionError("deep\x1b[2J")),
+    "Unspeakable": partial(throw, Unspeakable()),
+    "ValueError": partial(throw, ValueError("x" * 10**7)),
 }
 CHANGED = {
     "gradients": partial(torch.set_grad_enabled, False),
     "dtype": partial(torch.set_default_dtype, torch.float64),
+    "device": partial(torch.set_default_device, "meta"),
+    "recursion": partial(sys.setrecursionlimit, 150),
     "threads": partial(torch.set_num_threads, 2),
     "float errors": partial(np.seterr, all="raise"),
     "warnings": partial(warnings.simplefilter, "error"),
@@ -114,7 +132,13 @@ CHANGED = {
     "nothing": lambda: None,
 }
 HOMES = {"local": {}, "workers": {"workers": True}, "shared": {"home": "shared", "actors": 1, "most_deaths": 1}}
-DEEDS = {**RAISED, **CHANGED, "wait": wait_in_c_for_good, "hold": partial(hold_the_interpreter, 10_000)}
+DEEDS = {
+    **RAISED,
+    **CHANGED,
+    "directories": close_everything,
+    "wait": wait_in_c_for_good,
+    "hold": partial(hold_the_interpreter, 10_000),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +161,7 @@ def test_whatever_it_raises_is_named_and_the_run_is_saved(deed, when, how, tmp_p
     with pytest.raises(EnvironmentFault, match=deed) as error:
         model.learn(2_000, out=tmp_path / "run")
     model.close()
-    assert error.value.exit_code == FAILED and "\n" not in str(error.value)
+    assert error.value.exit_code == FAILED and "\n" not in str(error.value) and len(str(error.value)) < 5_000
     assert latest(tmp_path / "run").state["steps"] >= (0 if how == "shared" else 40)
 
 
@@ -174,6 +198,15 @@ def test_what_it_changes_for_the_whole_process_has_no_effect(deed, when, workers
     finally:
         torch.set_grad_enabled(True)
         torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+
+
+def test_directories_that_it_closes_are_opened_again(tmp_path):
+    out = tmp_path / "run"
+    model = ACER(partial(Guest, "directories", "step"), environments=2, trajectories_per_update=2, **SMALL)
+    model.learn(400, out=out)
+    model.close()
+    assert latest(out).state["steps"] >= 400 and (out / "progress.csv").read_text().count("\n") > 1
 
 
 def acer(*args, **options):
@@ -271,6 +304,22 @@ def test_a_hang_in_native_code_is_named_and_ends_with_exit_code_3(deed, tmp_path
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.parametrize("deed", ["wait", "hold"])
+def test_a_hang_in_an_actor_learners_native_code_ends_its_process_and_not_the_run(deed, tmp_path):
+    """Only the first life of one of two actor-learners hangs."""
+    call = "CDLL" if deed == "wait" else "PyDLL"
+    native = f"import ctypes; mutex, lock = ctypes.create_string_buffer(64), ctypes.{call}(None).pthread_mutex_lock"
+    guest = own(tmp_path, f"{native}; "
+                "os.path.exists('over') or (os.mkdir('over'), lock(mutex), lock(mutex))")  # fmt: skip
+    done = acer("train", "own:Own", *FLAGS, "--home", "shared", "--actors", 2, "--environments", 1, "--steps", 30_000,
+                "--step-limit", 1, "--checkpoint-every", 10_000, "--out", "run", cwd=guest)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stderr.split())
+    assert "own:Own: no answer within --step-limit, in native code" in said and 'own.py", line' in said
+    assert said.count(" died (") == 1 and "a new one starts" in said
+    assert latest(guest / "run").state["steps"] >= 30_000
+
+
 def test_a_hangup_saves_and_nohup_goes_on(tmp_path):
     flags = [*FLAGS, "--steps", 100_000_000, "--out", tmp_path / "run"]
     # The tests themselves may run under nohup, which children inherit.
@@ -309,7 +358,7 @@ def test_actions_of_an_endless_episode_take_bounded_memory():
     for n, action in enumerate(chosen):
         actions.add(action)
         if n == 300_000:
-            assert np.array_equal(actions.array(), chosen[: n + 1]) and actions.array().dtype == np.int64
+            assert np.array_equal(actions.array(), chosen[: n + 1]) and actions.array().nbytes == n + 1
             packed = sum(len(piece._bytes) for piece in actions._pieces)
             assert packed < 0.25 * n  # a quarter of a byte for each: 2 MB for a million steps of 8 environments
     assert actions.forgotten and len(actions.array()) == 0 and not actions._pieces
@@ -322,7 +371,42 @@ def test_actions_are_remembered_exactly(taken):
     actions = Actions()
     for action in taken:
         actions.add(action)
-    assert np.array_equal(actions.array(), taken) and actions.array().dtype == taken.dtype
+    assert np.array_equal(actions.array(), taken) and actions.array().dtype in (taken.dtype, np.uint8)
+
+
+class Choosy(gym.Env):
+    """Wants its actions in the dtype of its space."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,))
+
+    def __init__(self, space):
+        self.action_space = space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = 0.0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        assert np.asarray(action).dtype == self.action_space.dtype, np.asarray(action).dtype
+        self.x = float(np.sum(action) - 200 + self.x)  # a byte would run over
+        return np.array([self.x], np.float32), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    "space",
+    [gym.spaces.Discrete(250), gym.spaces.Discrete(5, start=-3), gym.spaces.MultiDiscrete([3, 200]),
+     gym.spaces.MultiBinary(4), gym.spaces.Box(-1, 1, (2,)), gym.spaces.Box(0, 9, (2,), np.int16)],
+)  # fmt: skip
+def test_an_episode_is_played_again_with_actions_of_its_spaces_dtype(space):
+    one, other = (make_batch(partial(Choosy, space), 1) for _ in range(2))
+    one.reset([5])
+    for n in range(20):
+        action = np.zeros((1, len(one.action.parts) or int(np.prod(space.shape))), np.int64) + n % 2
+        step = one.step(action[:, 0] if isinstance(space, gym.spaces.Discrete) else action.astype(float) / 2
+                        if isinstance(space, gym.spaces.Box) else action)  # fmt: skip
+    other.reset([6])
+    assert np.array_equal(other.restore(one.state()), step.observations)
 
 
 class Endless(gym.Env):

@@ -25,16 +25,20 @@ PIECE = 1_024  # actions that are packed together: a list of arrays takes many t
 class _Packed:
     """An array in little memory: a million choices take some 200 kB."""
 
-    __slots__ = ("_bytes", "_dtype", "_shape", "_small")
+    __slots__ = ("_bytes", "_dtype", "_shape")
 
     def __init__(self, array: NDArray[Any]) -> None:
         self._dtype, self._shape = array.dtype, array.shape
-        narrow = array.dtype.kind in "iu" and array.min() >= 0 and array.max() <= 255
-        self._small = np.dtype(np.uint8) if narrow else array.dtype
-        self._bytes = zlib.compress(array.astype(self._small).tobytes())
+        self._bytes = zlib.compress(array.tobytes())
 
     def array(self) -> NDArray[Any]:
-        return np.frombuffer(zlib.decompress(self._bytes), self._small).reshape(self._shape).astype(self._dtype)
+        return np.frombuffer(zlib.decompress(self._bytes), self._dtype).reshape(self._shape)
+
+
+def _narrow(actions: NDArray[Any]) -> NDArray[Any]:
+    """Choices in one byte each, if they fit: a checkpoint has all of them, and copies them a few times."""
+    fits = actions.dtype.kind in "iu" and actions.size and actions.min() >= 0 and actions.max() <= 255
+    return actions.astype(np.uint8) if fits else actions
 
 
 class Actions:
@@ -52,7 +56,7 @@ class Actions:
             return
         self._new.append(np.array(action))
         if len(self._new) == PIECE:
-            piece = np.array(self._new)
+            piece = _narrow(np.array(self._new))
             self._pieces.append(_Packed(piece))
             self._bytes += piece.nbytes
             self._new = []
@@ -65,11 +69,11 @@ class Actions:
         return self._count
 
     def array(self) -> NDArray[Any]:
-        """All of them, in order."""
+        """All of them, in order; the dtype need not be that in which they were taken."""
         if self.forgotten:
             return np.zeros(0, np.int64)
         parts = [piece.array() for piece in self._pieces]
-        return np.concatenate([*parts, np.array(self._new)] if self._new or not parts else parts)
+        return np.concatenate([*parts, _narrow(np.array(self._new))] if self._new or not parts else parts)
 
 
 def seed_of(root: int, episode: int) -> int:
@@ -160,7 +164,7 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         self.root, self.episode, actions = self.past
         observation, _ = self._numbers(self.env.reset(seed=seed_of(self.root, self.episode)))
         self.actions, self._over, self.past = Actions(), False, None
-        for action in actions:
+        for action in actions.astype(self.env.action_space.dtype):  # as it was taken
             observation, _, terminated, truncated, _ = self.step(action)
             self._over = bool(terminated or truncated)
         return observation

@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -18,17 +19,16 @@ from acer.errors import EnvironmentFault, SecondSignal, described
 
 
 class House:
-    """What one process has in common, as it was before a guest's turn."""
+    """What one process has in common, as it was before a guest's turn. One is made for every step: it is quick."""
 
-    __slots__ = ("_dtype", "_errors", "_filters", "_grad", "_pid", "_threads")
+    __slots__ = ("_errors", "_filters", "_of_torch", "_pid", "_recursion", "_torch")
 
     def __init__(self) -> None:
         self._pid = os.getpid()
         # PyTorch as it is, or as it will be when it is loaded: help and lists of names come without it.
-        torch = sys.modules.get("torch")
-        self._grad: bool = torch.is_grad_enabled() if torch else True
-        self._dtype: str = str(torch.get_default_dtype()) if torch else "torch.float32"
-        self._threads: int | None = torch.get_num_threads() if torch else None
+        self._torch = torch = sys.modules.get("torch")
+        self._of_torch = _settings_of(torch) if torch else None
+        self._recursion = sys.getrecursionlimit()
         self._errors = np.geterr()
         self._filters = warnings.filters[:]
 
@@ -37,12 +37,17 @@ class House:
         if os.getpid() != self._pid:
             os._exit(0)
         torch = sys.modules.get("torch")
-        if torch and torch.is_grad_enabled() != self._grad:
-            torch.set_grad_enabled(self._grad)
-        if torch and str(torch.get_default_dtype()) != self._dtype:
-            torch.set_default_dtype(getattr(torch, self._dtype.removeprefix("torch.")))
-        if torch and self._threads and torch.get_num_threads() != self._threads:
-            torch.set_num_threads(self._threads)
+        if torch is not self._torch and self._torch:
+            torch = sys.modules["torch"] = self._torch  # it cannot be loaded twice
+        if torch:
+            grad, dtype, threads, device = self._of_torch or (True, torch.float32, torch.get_num_threads(), None)
+            if _settings_of(torch) != (grad, dtype, threads, device):
+                torch.set_grad_enabled(grad)
+                torch.set_default_dtype(dtype)
+                torch.set_num_threads(threads)
+                torch.set_default_device(device and device.device)
+        if sys.getrecursionlimit() != self._recursion:
+            sys.setrecursionlimit(self._recursion)
         if np.geterr() != self._errors:
             np.seterr(**self._errors)
         if warnings.filters != self._filters:
@@ -50,6 +55,12 @@ class House:
             new = [one for one in warnings.filters if one[0] != "error" or one in self._filters]
             warnings.filters[:] = new  # type: ignore[index]
             warnings._filters_mutated()  # type: ignore[attr-defined]
+
+
+def _settings_of(torch: Any) -> tuple[bool, Any, int, Any]:
+    """Gradients, dtype, threads and default device; that is None for the processor."""
+    device = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+    return torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_num_threads(), device
 
 
 def is_ours(error: BaseException) -> bool:
