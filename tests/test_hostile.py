@@ -181,6 +181,97 @@ def test_settings_that_want_all_memory_are_refused_before_it_is_taken(settings, 
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["config.json", "progress.csv", "eval.csv"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "terabytes"])
+def test_plots_and_reports_read_regular_files_only(name, kind, run, secret, tmp_path, call):
+    path = run / name
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to(secret)
+    else:
+        with path.open("wb") as file:
+            file.truncate(8 << 40)
+    done = []
+    thread = threading.Thread(target=lambda: done.append(looked_at(run, tmp_path)), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert done
+
+
+def looked_at(run, place):
+    for act in (
+        lambda: plots.by_agent([run]),
+        lambda: plots.curves([run], place / "curve.png"),
+        lambda: write_report([run], place / "report.html"),
+    ):
+        with contextlib.suppress(AcerError):
+            act()
+    return True
+
+
+def test_a_state_of_terabytes_is_not_read_to_tell_one_version_of_a_run_from_another(run):
+    with (latest(run).path / "state.json").open("wb") as file:
+        file.truncate(8 << 40)
+    with pytest.raises(CheckpointError, match="larger than any such file"):
+        opening.resume(run, directory=run)
+
+
+def test_a_table_of_tiny_rows_that_would_fill_memory_is_refused(run, monkeypatch, call):
+    monkeypatch.setattr("acer.run.tables.free_memory", lambda: 1 << 20)
+    (run / "progress.csv").write_text("steps,return_mean\n" + "1,2\n" * 10_000)
+    assert call("plot", run, "--output", run / "curve.png")[0] == 2
+    code, _, err = call("report", run, "--output", run / "report.html")
+    assert code == 2 and "does not fit in memory: it has 10,001 rows" in err
+
+
+def nest(where, first, levels):
+    here = os.open(where, os.O_RDONLY)
+    for level in range(levels):
+        name = "a" if level else first
+        os.mkdir(name, dir_fd=here)
+        here, before = os.open(name, os.O_RDONLY, dir_fd=here), here
+        os.close(before)
+    os.close(here)
+
+
+def test_directories_as_deep_as_the_sea(run, call):
+    """To remove or to walk them all would use up the stack, or the file handles."""
+    nest(run / "checkpoints", ".x.partial", 1_200)
+    with pytest.raises(CheckpointError, match="too deep"):
+        go_on(run)
+    nest(run, "a", 1_200)
+    code, _, err = call("report", run, "--output", run / "report.html")
+    assert code == 2 and "deep" in err and err.count("\n") == 1
+
+
+def test_a_name_with_a_line_end_makes_no_second_line(run, call):
+    (run / "tensorboard" / "a\nacer: all is well\x1b[2J").mkdir()
+    code, _, err = call("resume", run, "--steps", 400, "--quiet")
+    assert code == 2 and err.splitlines()[-1].startswith("acer: ") and "\x1b" not in err
+    assert not any(line.startswith("acer: all is well") for line in err.splitlines())
+    with pytest.raises(CheckpointError) as error:
+        go_on(run)
+    assert "\n" not in str(error.value)
+
+
+def test_a_checkpoint_that_vanishes_while_it_is_read_gives_way_to_another(run, monkeypatch, capsys):
+    """A run that goes on removes its older ones."""
+    newest = latest(run).path
+    shutil.copytree(newest, newest.with_name("000000000007"))
+    digest = Directory.digest
+
+    def vanish(self, name):
+        if self.path == newest:
+            shutil.rmtree(newest, ignore_errors=True)
+        return digest(self, name)
+
+    monkeypatch.setattr(Directory, "digest", vanish)
+    opening.load(run).close()
+    assert "instead" in capsys.readouterr().err
+
+
 # ------------------------------------------------------------------ right hashes, wrong contents
 
 

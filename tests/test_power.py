@@ -11,6 +11,7 @@ import pytest
 from acer import ACER
 from acer.run import checkpoint, opening, store
 from acer.run.files import Directory
+from acer.run.tables import whole_lines
 from power import PowerCut, fragile
 
 SMALL = {"environments": 2, "trajectories_per_update": 2, "hidden": (8,), "trajectory_length": 5, "threads": 1,
@@ -92,3 +93,38 @@ def test_an_operation_that_fails_costs_this_save_and_no_other(number, saved, tmp
             write_next(target, after + 7, snapshot)
         assert store.find(target, lambda line: None).state["steps"] in (latest, after)
         opening.load(target).close()
+
+
+def test_a_checkpoint_counts_no_rows_that_a_power_cut_takes(tmp_path):
+    """Rows last before the state that counts them."""
+    counted = 0
+    settings = {**SMALL, "steps": 130, "checkpoint_every": 40, "log_every": 10, "eval_every": 40, "eval_limit": 10}
+    for n in range(30, 150, 6):
+        out = tmp_path / f"{n}" / "run"
+        out.parent.mkdir()
+        with fragile(out.parent, n) as disk:
+            model = ACER("CartPole-v1", **settings)
+            with contextlib.suppress(PowerCut):
+                model.learn(out=out)
+            model.close()
+            disk.cut(random.Random(n))
+        if not (out / "config.json").exists() or store.is_unsaved_run(out):
+            continue
+        rows = store.find(out, pytest.fail).state["rows"]
+        for name, count in rows.items():
+            assert whole_lines((out / f"{name}.csv").read_bytes())[1] >= count
+        counted += rows["progress"] > 0
+    assert counted > 5
+
+
+def test_rows_that_were_lost_all_the_same_are_said(saved, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(saved[0], run)
+    lines = (run / "episodes.csv").read_bytes().splitlines(keepends=True)
+    (run / "episodes.csv").write_bytes(b"".join(lines[:-2]) + b"\0" * 20)
+    training = opening.resume(run, directory=run)
+    training.extend(training.steps + 20)
+    training.run()
+    training.close()
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"has {len(lines) - 3} rows where the checkpoint counts {len(lines) - 1}: some were lost" in said

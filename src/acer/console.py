@@ -62,12 +62,16 @@ def say(line: str, style: str | None = None) -> None:
 
 def warn(line: str) -> None:
     """Something that the user should know though the run goes on."""
-    say(f"acer: {line}", "yellow")
+    say(f"acer: {_in_one_line(line)}", "yellow")
 
 
 def complain(line: str) -> None:
     """Something that has failed."""
-    say(f"acer: {line}", "red")
+    say(f"acer: {_in_one_line(line)}", "red")
+
+
+def _in_one_line(text: str) -> str:
+    return text.replace("\n", "\\n")
 
 
 def tell(result: str) -> None:

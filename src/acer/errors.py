@@ -2,12 +2,17 @@
 overwritten."""
 
 MISTAKE, FAILED, INTERRUPTED = 2, 3, 130  # exit codes
+LONGEST = 4_000  # characters of what an exception says that are shown
 
 
 class AcerError(Exception):
     """What is wrong and what to do about it, in one line."""
 
     exit_code = MISTAKE
+
+    def __str__(self) -> str:
+        """One line, whatever names of files are in it."""
+        return super().__str__().replace("\n", "\\n").replace("\r", "\\r")
 
 
 class SettingsError(AcerError):
@@ -37,8 +42,13 @@ class SecondSignal(KeyboardInterrupt):
 
 
 def in_one_line(error: BaseException) -> str:
-    """What an exception says."""
-    return " ".join(str(error).split()) or "no message"
+    """What an exception says, as far as it can be said in a line."""
+    try:
+        text = str(error)
+    except BaseException:  # the exception's class is an environment's own
+        text = ""
+    shown = " ".join(text[:LONGEST].split()) or "no message"
+    return f"{shown} …" if len(text) > LONGEST else shown
 
 
 def described(error: BaseException) -> str:

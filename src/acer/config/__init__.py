@@ -9,7 +9,7 @@ May import: envs.
 
 from acer.config.algorithms import ALGORITHMS
 from acer.config.checks import check_names, defaults, from_dict, validate
-from acer.config.files import read_file, to_json
+from acer.config.files import parsed, read_file, to_json
 from acer.config.presets import PRESETS
 from acer.config.setting import Setting, flag_name
 from acer.config.settings import AGENT_SETTINGS, SETTINGS, Config, descriptions
@@ -31,6 +31,7 @@ __all__ = [
     "from_dict",
     "in_python",
     "options_for",
+    "parsed",
     "read_file",
     "speaking_python",
     "team_size",

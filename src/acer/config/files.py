@@ -10,6 +10,8 @@ from acer.config.checks import check_names
 from acer.config.settings import Config
 from acer.errors import SettingsError
 
+LARGEST = 1 << 20  # bytes of a file of settings
+
 
 def to_json(config: Config) -> str:
     """The text of config.json; infinities as strings, for JSON has none."""
@@ -20,12 +22,24 @@ def to_json(config: Config) -> str:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Settings from a JSON file, not yet checked."""
+    """Settings from a JSON file that the user named, not yet checked."""
     try:
-        values = json.loads(path.read_text())
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
     except FileNotFoundError:
         raise SettingsError(f"{path}: no such file") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise SettingsError(f"{path} is not a JSON file of settings: {error}") from None
+    return parsed(content, path)
+
+
+def parsed(content: bytes, path: Path) -> dict[str, Any]:
+    """Settings from what a file at `path` holds, not yet checked."""
+    try:
+        if len(content) > LARGEST:
+            raise ValueError(f"it is larger than {LARGEST:,} bytes")
+        values = json.loads(content)
+    except (ValueError, RecursionError) as error:
         raise SettingsError(f"{path} is not a JSON file of settings: {error}") from None
     if not isinstance(values, dict):
         raise SettingsError(f"{path} is not a JSON file of settings: it must hold one object")

@@ -34,8 +34,9 @@ from acer.errors import CheckpointError, LearningFault, SettingsError, described
 from acer.experiments.plan import Job
 from acer.learner.metrics import METRICS, SCORE
 from acer.machine import versions
+from acer.run.files import read as read_file
 from acer.run.logs import EVALUATIONS
-from acer.run.tables import read
+from acer.run.tables import LARGEST, read
 
 Array = NDArray[np.float64]
 COLUMNS = [metric.name for metric in METRICS.values() if metric.kept]  # of progress.csv
@@ -112,12 +113,12 @@ def files_of(directory: Path, job: Job, failure: Failure | None = None, pruned: 
         "versions": versions(),
     }
     texts = {
-        "config.json": config.read_text() if config.is_file() else configuration.to_json(job.config),
+        "config.json": _text(config) if config.is_file() else configuration.to_json(job.config),
         "progress.csv": table(columns, rows),
         "eval.csv": table(EVALUATIONS, evaluations),
         "result.json": json.dumps(result, indent=2) + "\n",
     }
-    model = {file.name: file.read_bytes() for file in sorted((directory / MODEL).glob("*"))}
+    model = {file.name: read_file(file, LARGEST) for file in sorted((directory / MODEL).glob("*"))}
     return {name: text.encode() for name, text in texts.items()} | model
 
 
@@ -222,10 +223,14 @@ def _add_scores(rows: list[dict[str, str]], episodes: list[dict[str, str]]) -> N
 def _json(path: Path) -> dict[str, Any]:
     """The object in a file; empty if there is none, or a torn one."""
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
+        found = json.loads(_text(path))
+    except (OSError, ValueError, RecursionError, CheckpointError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _text(path: Path) -> str:
+    return read_file(path).decode()
 
 
 def _load(out: Path, job: Job) -> RunResult:

@@ -5,6 +5,7 @@ Everything that comes from files is text or a finite number here; the page treat
 
 import base64
 import math
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from acer.config import AGENT_SETTINGS, ALGORITHMS, descriptions
 from acer.errors import SettingsError
 from acer.learner.metrics import CHARTS
 from acer.report.gather import Columns, Evaluation, MediaFile, ReportFiles, ReportRun
+from acer.run.files import read as read_file
 
 MOST_POINTS = 1_000  # of a curve
 FEWEST_POINTS = 100
@@ -253,14 +255,14 @@ class _Album:
 
     def _encode(self, file: MediaFile) -> dict[str, str] | None:
         try:
-            size = file.path.stat().st_size
+            size = os.lstat(file.path).st_size
             if size > min(self._room, LARGEST_FILE):
                 self._notes.append(
                     f"left out: {file.name}, {size / (1 << 20):.1f} MB; a picture or film may have "
                     f"{LARGEST_FILE >> 20} MB, all of them {ALL_FILES >> 20} MB"
                 )
                 return None
-            data = file.path.read_bytes()
+            data = read_file(file.path, LARGEST_FILE)
         except OSError as error:
             raise SettingsError(f"{file.path} cannot be read: {error.strerror}") from None
         _check(file.path, data)

@@ -30,11 +30,14 @@ from acer.config import ALGORITHMS
 from acer.envs import known_names
 from acer.errors import SettingsError
 from acer.learner.metrics import PROGRESS, SCORE
+from acer.run.files import read as read_file
 from acer.run.logs import EVALUATIONS
+from acer.run.tables import check_memory
 
 MEDIA = (".png", ".svg", ".mp4")
 NOT_ENTERED = ("checkpoints", "tensorboard")
 KNOWN = ("progress.csv", "episodes.csv", "eval.csv", "curve.png")  # a run's own: not shown as tables and pictures
+DEEPEST = 64  # levels of directories that are looked into
 LARGEST_TEXT = 64 << 20  # bytes of a CSV or JSON file that are read at all
 LARGEST_TABLE = (500, 24)  # rows and columns of a table that is shown
 COLUMNS = (*PROGRESS, SCORE.name)
@@ -132,6 +135,8 @@ def _folders(root: Path) -> Iterator[tuple[Path, dict[str, Path]]]:
         raise SettingsError(f"{error.filename} cannot be read: {error.strerror}")
 
     for folder, directories, names in os.walk(root, onerror=refuse):
+        if len(Path(folder).parts) - len(root.parts) > DEEPEST:
+            raise SettingsError(f"{root} has directories inside of directories more than {DEEPEST} deep")
         directories[:] = sorted(name for name in directories if name not in NOT_ENTERED and not name.startswith("."))
         if _is_work_folder(Path(folder)):
             directories.clear()
@@ -254,9 +259,10 @@ def _names() -> list[tuple[str, str]]:
 
 def _read_text(path: Path) -> str:
     try:
-        if path.stat().st_size > LARGEST_TEXT:
-            raise SettingsError(f"{path} is too large to be read: {path.stat().st_size >> 20:,} MB")
-        return path.read_text(encoding="utf-8")
+        content = read_file(path, LARGEST_TEXT)
+        if path.suffix == ".csv":
+            check_memory(content, path)
+        return content.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} cannot be read: {error}") from None
 

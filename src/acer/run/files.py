@@ -7,14 +7,12 @@ The directory may come from a stranger, and the machine may lose its power at an
 - a file is written under a name that nobody can guess, flushed to disk, and then renamed to its own;
 - `replace_tree` exchanges two directories in one step where the system can, so that one of them is always whole.
 
-`system` has the few operations that all of this is made of. A test can put another in its place: one that fails, stops
-at the n-th call, or forgets what was not flushed.
+`system` has the few operations that this is made of (`acer.run.system`). A test can put another in its place: one
+that fails, stops at the n-th call, or forgets what was not flushed.
 """
 
 import contextlib
-import ctypes
 import errno
-import functools
 import hashlib
 import io
 import os
@@ -26,60 +24,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from acer.errors import CheckpointError
-from acer.machine import lock
+from acer.machine import free_memory, lock
+from acer.run.system import System, opened
 
 MOST_ENTRIES = 100_000  # of a directory that is listed
+DEEPEST = 64  # levels of directories that are removed; ours have three
 LARGEST_TEXT = 32 << 20  # bytes of a JSON or pointer file that is read at all
+LITTLE = 16 << 20  # bytes that are read without a look at what memory is free
 PARTIAL = ".partial"  # ending of what is being written; what a killed process left is removed by the next one
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe would wait for its other end
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-
-
-def _opened(path: str | Path, flags: int, directory: int | None = None, mode: int = 0o666) -> int:
-    """An open file whose number is none of the standard streams': were one of those closed, by an environment or from
-    the beginning, what is printed would go into the file."""
-    descriptor = os.open(path, flags, mode, dir_fd=directory)
-    if descriptor > 2:
-        return descriptor
-    try:
-        import fcntl
-
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
-    finally:
-        os.close(descriptor)
-
-
-class System:
-    """The operations on files that change something, or make it last."""
-
-    def create(self, name: str, directory: int, mode: int = 0o666) -> int:
-        return _opened(name, _NEW, directory, mode)
-
-    def write(self, descriptor: int, data: bytes | memoryview) -> int:
-        return os.write(descriptor, data)
-
-    def truncate(self, descriptor: int, size: int) -> None:
-        os.ftruncate(descriptor, size)
-
-    def flush(self, descriptor: int) -> None:
-        os.fsync(descriptor)
-
-    def rename(self, old: str, new: str, directory: int) -> None:
-        os.rename(old, new, src_dir_fd=directory, dst_dir_fd=directory)
-
-    def exchange(self, one: str, other: str, directory: int) -> bool:
-        """Exchanges two names in one step; False where the system cannot."""
-        return _renameat2(directory, one, other)
-
-    def make_directory(self, name: str, directory: int) -> None:
-        os.mkdir(name, dir_fd=directory)
-
-    def remove(self, name: str, directory: int) -> None:
-        os.unlink(name, dir_fd=directory)
-
-    def remove_directory(self, name: str, directory: int) -> None:
-        os.rmdir(name, dir_fd=directory)
 
 
 system = System()
@@ -89,13 +43,29 @@ class Directory:
     """An open directory. Names are those of its own entries; none leads out of it."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
-        self._descriptor, self.path = descriptor, path
+        self._number, self.path = descriptor, path
+        self._inode = _inode(descriptor)
         self._locked = False
 
     @classmethod
     def open(cls, path: Path) -> Self:
         """The directory that the user named; only here may a link lead to it."""
-        return cls(_opened(path, _DIRECTORY), path.absolute())
+        return cls(opened(path, _DIRECTORY), path.absolute())
+
+    @property
+    def _descriptor(self) -> int:
+        """The handle. An environment may have closed it, and others may have its number since; then the directory is
+        opened again, if it is still the same one."""
+        if self._number < 0 or _is_open_as(self._number, self._inode):
+            return self._number
+        again = opened(self.path, _DIRECTORY)
+        if _inode(again) != self._inode:
+            os.close(again)
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self.path))
+        self._number = again
+        if self._locked and not lock(again):
+            raise OSError(errno.EAGAIN, "another process has it", str(self.path))
+        return again
 
     def child(self, name: str, create: bool = False) -> "Directory":
         """A directory in this one; a link in its place is refused."""
@@ -103,7 +73,7 @@ class Directory:
             system.make_directory(_plain(name), self._descriptor)
             self.flush()
         try:
-            descriptor = _opened(_plain(name), _DIRECTORY | os.O_NOFOLLOW, self._descriptor)
+            descriptor = opened(_plain(name), _DIRECTORY | os.O_NOFOLLOW, self._descriptor)
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.ELOOP):
                 raise CheckpointError(f"{self.path / name} is not a directory; a link is not followed") from None
@@ -119,9 +89,9 @@ class Directory:
 
     def close(self) -> None:
         """Gives the lock back, too."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor, self._locked = -1, False
+        number, self._number, self._locked = self._number, -1, False
+        if number >= 0 and _is_open_as(number, self._inode):
+            os.close(number)
 
     def __del__(self) -> None:
         with contextlib.suppress(OSError):
@@ -181,6 +151,8 @@ class Directory:
             size = os.fstat(file.fileno()).st_size
             if size > largest:
                 raise CheckpointError(f"{self.path / name} is larger than any such file ({size:,} bytes)")
+            if size > LITTLE and 2 * size > free_memory():
+                raise CheckpointError(f"{self.path / name} does not fit in memory ({size:,} bytes)")
             return file.read(size)
 
     def digest(self, name: str) -> str:
@@ -190,7 +162,7 @@ class Directory:
 
     def _open(self, name: str, flags: int) -> int:
         try:
-            descriptor = _opened(_plain(name), flags, self._descriptor)
+            descriptor = opened(_plain(name), flags, self._descriptor)
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise CheckpointError(f"{self.path / name} is a link, which is not followed") from None
@@ -320,16 +292,36 @@ class Directory:
             self.remove(new)
         system.rename(_plain(old), _plain(new), self._descriptor)
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, deepest: int = DEEPEST) -> None:
         """Removes a file, a link (not what it leads to) or a whole directory, if it is there."""
         mode = self._mode(name)
         if stat.S_ISDIR(mode):
+            if not deepest:
+                raise CheckpointError(f"{self.path / name} lies too deep to be removed")
             with self.child(name) as inside:
                 for entry in inside.names():
-                    inside.remove(entry)
+                    inside.remove(entry, deepest - 1)
             system.remove_directory(name, self._descriptor)
         elif mode:
             system.remove(name, self._descriptor)
+
+
+def _inode(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
+
+
+def _is_open_as(descriptor: int, inode: tuple[int, int]) -> bool:
+    try:
+        return _inode(descriptor) == inode
+    except OSError:
+        return False
+
+
+def read(path: Path, largest: int = LARGEST_TEXT) -> bytes:
+    """The whole of a regular file, in a directory that may be a stranger's."""
+    with Directory.open(path.parent) as directory:
+        return directory.read(path.name, largest)
 
 
 def put_aside_name(name: str) -> str:
@@ -351,17 +343,3 @@ def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[system.write(descriptor, view) :]
-
-
-@functools.cache
-def _libc() -> Any:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def _renameat2(directory: int, one: str, other: str) -> bool:
-    try:
-        function = _libc().renameat2
-    except (OSError, AttributeError):
-        return False
-    exchange = 2
-    return bool(function(directory, os.fsencode(one), directory, os.fsencode(other), exchange) == 0)

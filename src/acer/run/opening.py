@@ -59,7 +59,7 @@ def _take_up(path: Path, env: str | EnvMaker | None, given: Given) -> Training:
 
 def _begin_again(path: Path, env: str | EnvMaker | None, given: Given) -> Training:
     file = path / CONFIG
-    config = _config(file, {"config": configuration.read_file(file)}, env, given)
+    config = _config(file, {"config": store.settings_in(path)}, env, given)
     with Directory.open(path) as run:
         rows = logged(run)
     try:

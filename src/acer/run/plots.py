@@ -1,6 +1,7 @@
 """Learning curves from the CSV files of runs."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import NDArray
 
-from acer.config import AGENT_SETTINGS, read_file
+from acer.config import AGENT_SETTINGS
 from acer.errors import CheckpointError, SettingsError
+from acer.run import store
 from acer.run.outputs import beside
-from acer.run.store import CONFIG
 from acer.run.tables import column_pairs
 
 
@@ -58,7 +59,7 @@ def curves(directories: Sequence[Path], output: Path, x: str = "steps") -> None:
 def _returns(directory: Path, x: str) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
     """What a run's training and its evaluations returned, against x."""
     training, evaluations = column_pairs(directory / "progress.csv", x), []
-    if (directory / "eval.csv").is_file():
+    if os.path.lexists(directory / "eval.csv"):
         evaluations = column_pairs(directory / "eval.csv", x)
     if not training and not evaluations:
         raise CheckpointError(f"{directory}: no episode has ended yet, so there is nothing to draw")
@@ -86,8 +87,8 @@ def by_agent(directories: Sequence[Path]) -> dict[str, list[Path]]:
 def _agent(directory: Path) -> Any:
     """What makes a run's agent another than others; a directory without readable settings is like no other."""
     try:
-        settings = read_file(directory / CONFIG)
-    except SettingsError:
+        settings = store.settings_in(directory)
+    except (SettingsError, CheckpointError):
         return directory
     told = {name: settings.get(name) for name in ("env", "algo", *AGENT_SETTINGS)}
     return json.dumps(told, sort_keys=True)

@@ -8,13 +8,17 @@
 A checkpoint is written beside its place, flushed to disk, renamed, and only then named in LATEST.
 """
 
+import errno
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
-from acer.errors import CheckpointError
+from acer import config as configuration
+from acer.errors import CheckpointError, SettingsError, in_one_line
 from acer.machine import give_back_memory
-from acer.run import checkpoint
+from acer.run import checkpoint, files
 from acer.run.checkpoint import STATE, Checkpoint, Snapshot
 from acer.run.files import Directory, put_aside_name
 
@@ -79,7 +83,7 @@ def version(run: Directory) -> str:
         if not latest or not root.is_directory(latest):
             return latest
         with root.child(latest) as newest:
-            return f"{latest} {newest.digest(STATE)}" if newest.is_file(STATE) else latest
+            return f"{latest} {sha256(newest.read(STATE)).hexdigest()}" if newest.is_file(STATE) else latest
 
 
 def find(path: Path, say: Callable[[str], None], best: bool = False) -> Checkpoint:
@@ -131,13 +135,24 @@ def _find_in_run(run: Directory, say: Callable[[str], None], best: bool) -> Chec
         for name in candidates:
             try:
                 found = Checkpoint(root.child(name))
-            except CheckpointError as error:
-                problems.append(str(error))
+            except (CheckpointError, OSError) as error:  # OSError: it cannot be read, or a training run has removed it
+                problems.append(in_one_line(error))
                 continue
             for problem in problems:
                 say(f"{problem}; using {found.path} instead")
             return found
     raise CheckpointError(f"{path} has no usable checkpoint: {'; '.join(problems[:3])}")
+
+
+def settings_in(run: Path) -> dict[str, Any]:
+    """What a run's config.json says, not yet checked."""
+    path = run / CONFIG
+    try:
+        return configuration.parsed(files.read(path), path)
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: no such file") from None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def run_of(path: Path) -> Path:
@@ -180,7 +195,12 @@ class Saver:
     ) -> None:
         """flush_rows: makes the rows last that the snapshot counts; it comes before the snapshot."""
         self.wait()
-        self._writing = self._pool.submit(self._write, steps, snapshot, best, flush_rows)
+        try:
+            self._writing = self._pool.submit(self._write, steps, snapshot, best, flush_rows)
+        except RuntimeError as error:  # no thread could be started; what waits for one there would come too late
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+            self._writing = Future()
+            self._writing.set_exception(OSError(errno.EAGAIN, in_one_line(error)))
 
     def _write(self, steps: int, snapshot: Snapshot, best: bool, flush_rows: Callable[[], None] | None) -> None:
         try:

@@ -2,16 +2,20 @@
 
 import csv
 import io
-import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from acer.errors import CheckpointError
+from acer.machine import free_memory
+from acer.run import files
 from acer.run.files import Directory
 
 LARGEST = 1 << 30  # bytes of a CSV file that is read at all
+ROW, CELL = 400, 80  # bytes that a row and a cell take in memory, about
+
+Row = TypeVar("Row")
 
 
 class Table:
@@ -23,23 +27,26 @@ class Table:
         """Goes on with an existing file after its first `rows`: the others belong to a future that a resume undoes."""
         self.directory, self.name, self.columns = directory, name, columns
         self.rows = rows
-        kept = self._kept(rows) if rows and directory.exists(name) else []
-        if len(kept) < rows:
-            say(f"{self.path} has {len(kept):,} rows where the checkpoint counts {rows:,}: some were lost")
-            self.rows = len(kept)
-        directory.replace(name, b"".join([self._text([], header=True), *kept]))
+        kept, found = self._kept(rows) if rows and directory.exists(name) else (b"", 0)
+        if found < rows:
+            say(f"{self.path} has {found:,} rows where the checkpoint counts {rows:,}: some were lost")
+            self.rows = found
+        directory.replace(name, self._text([], header=True) + kept)
 
     @property
     def path(self) -> Path:
         return self.directory.path / self.name
 
-    def _kept(self, rows: int) -> list[bytes]:
-        """The first rows of the file, as it has them, up to one that a power cut has torn or filled with zeros."""
-        header, *lines = whole_lines(self.directory.read(self.name, LARGEST))[: rows + 1] or [b""]
-        parsed = parse(b"".join([header, *lines]), self.path)  # what is damaged otherwise is refused
-        if header == self._text([], header=True):
-            return lines
-        return [self._text([row]) for row in parsed]  # a version's other columns
+    def _kept(self, rows: int) -> tuple[bytes, int]:
+        """The first rows of the file, as it has them, up to one that a power cut has torn or filled with zeros; and how
+        many they are. What is damaged otherwise is refused."""
+        content, count = whole_lines(self.directory.read(self.name, LARGEST), rows)
+        header = self._text([], header=True)
+        if content.startswith(header):
+            for _ in _checked(csv.reader(_lines(content)), self.path):
+                pass
+            return content[len(header) :], count
+        return self._text(parse(content, self.path)), count  # a version's other columns
 
     def add(self, *rows: dict[str, Any]) -> None:
         formatted = [
@@ -61,27 +68,47 @@ class Table:
         return text.getvalue().encode()
 
 
-def whole_lines(content: bytes) -> list[bytes]:
-    """The lines of a table up to one that a power cut has torn or filled with zeros."""
-    lines = content.splitlines(keepends=True)
-    commas = lines[0].count(b",") if lines else 0
-    return list(
-        itertools.takewhile(lambda one: one.endswith(b"\n") and one.count(b",") == commas and b"\0" not in one, lines)
-    )
+def whole_lines(content: bytes, most: int = LARGEST) -> tuple[bytes, int]:
+    """A table's header and its rows, `most` at most, up to one that a power cut has torn or filled with zeros; and how
+    many rows they are."""
+    lines = io.BytesIO(content)
+    end, count, commas = 0, -1, content.partition(b"\n")[0].count(b",")
+    while count < most:
+        line = lines.readline()
+        if not line.endswith(b"\n") or line.count(b",") != commas or b"\0" in line:
+            break
+        end, count = end + len(line), count + 1
+    return content[:end], max(0, count)
 
 
 def parse(content: bytes, path: Path) -> list[dict[str, str]]:
     """Rows of a CSV file."""
+    check_memory(content, path)
+    return list(_checked(csv.DictReader(_lines(content)), path))
+
+
+def check_memory(content: bytes, path: Path) -> None:
+    """Refuses a table whose rows do not fit in memory, by what they take there."""
+    rows = content.count(b"\n") + content.count(b"\r")
+    if ROW * rows + CELL * content.count(b",") > free_memory():
+        raise CheckpointError(f"{path} does not fit in memory: it has {rows:,} rows")
+
+
+def _lines(content: bytes) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(content), "utf-8", newline="")
+
+
+def _checked(rows: Iterable[Row], path: Path) -> Iterator[Row]:
+    """Rows as they are read; what cannot be read is said."""
     try:
-        return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
+        yield from rows
     except (ValueError, csv.Error) as error:
         raise CheckpointError(f"{path} is damaged: {type(error).__name__}: {error}; mend it or remove it") from None
 
 
 def read(path: Path) -> list[dict[str, str]]:
     """Rows of a run's CSV file."""
-    with Directory.open(path.parent) as directory:
-        return parse(directory.read(path.name, LARGEST), path)
+    return parse(files.read(path, LARGEST), path)
 
 
 def column_pairs(path: Path, x: str, y: str = "return_mean") -> list[tuple[float, float]]:
