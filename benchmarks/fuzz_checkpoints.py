@@ -1,8 +1,12 @@
 """Mutates checkpoints and run directories, and goes on with them: results/reliability/fuzz.csv.
 
-    python benchmarks/fuzz_checkpoints.py WORK [MINUTES]      fuzz; WORK keeps the inputs that reach new branches
-    python benchmarks/fuzz_checkpoints.py WORK distil         the fewest of them that reach as much: tests/fuzz/corpus.txt
-    python benchmarks/fuzz_checkpoints.py WORK coverage       lines that those reach: results/reliability/fuzz_coverage.csv
+    python benchmarks/fuzz_checkpoints.py WORK [MINUTES]
+    python benchmarks/fuzz_checkpoints.py WORK distil
+    python benchmarks/fuzz_checkpoints.py WORK coverage
+
+WORK keeps the inputs that reach new branches. `distil` puts the fewest of them that reach as many lines into
+tests/fuzz/corpus.txt, which `test_fuzz.py` replays. `coverage` counts those lines:
+results/reliability/fuzz_coverage.csv.
 
 What an input is and what may come of it says `tests/fuzzing.py`. Anything else is a finding: the input is kept in
 WORK/findings, and the program ends.
@@ -124,9 +128,8 @@ def executable(path: str) -> set[int]:
 
 
 def coverage() -> None:
-    from fuzzing import Attacked
-
     from acer.console import errors
+    from fuzzing import Attacked
 
     errors.quiet = True
     rows: list[list[Any]] = []
@@ -145,9 +148,8 @@ def coverage() -> None:
 
 def distil(work: Path, most: int = 150) -> None:
     """Keeps, input by input, those that reach a line which none before reached; the shortest first."""
-    from fuzzing import Attacked
-
     from acer.console import errors
+    from fuzzing import Attacked
 
     errors.quiet = True
     kept, known = [], set[tuple[str, int]]()

@@ -3,6 +3,8 @@
     python benchmarks/kills.py shared [KILLS]
     python benchmarks/kills.py ray [KILLS]
 
+Begun again, it goes on to that many kills: a session may be cut.
+
 The run is CartPole-v1 with two actor-learners and a checkpoint every 200 steps. It is killed at a random moment,
 every other time while a checkpoint is being written, and resumed. After each kill no process of the run is left, and
 no shared memory; the checkpoint that it goes on from is good, its parameters are finite, its episodes add up to no
@@ -27,8 +29,8 @@ from table import write
 RESULTS = Path("results/reliability")
 FLAGS = ["--steps", "1000000000", "--actors", "2", "--environments", "4", "--hidden", "16", "--replay-start", "100",
          "--checkpoint-every", "200", "--log-every", "1000", "--quiet", "--learning-rate-decay", "none"]  # fmt: skip
-LONGEST = 120.0  # seconds that a run may take to its next checkpoint
-LEAVING = 30.0  # seconds that its processes may take to notice that it is gone
+LONGEST = 300.0  # seconds that a run may take to its next checkpoint
+LEAVING = 240.0  # seconds that its processes may take to notice that it is gone
 
 
 def below(of: int) -> set[int]:
@@ -45,6 +47,13 @@ def below(of: int) -> set[int]:
         new = {pid for pid, parent in parents.items() if parent in new} - found
         found |= new
     return found
+
+
+def name_of(pid: int) -> str:
+    try:
+        return f"{pid} " + Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
+    except OSError:
+        return str(pid)
 
 
 def alive(pid: int) -> bool:
@@ -89,13 +98,16 @@ def check(run: Path) -> int:
 
 def main() -> None:
     home, kills = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 100
-    run = Path("runs/kills") / home
-    shutil.rmtree(run, ignore_errors=True)
+    run = Path(os.environ.get("KILL_RUNS", "runs/kills")) / home
+    done, saves, steps, waited = so_far(home) if run.exists() else (0, 0, 0, 0.0)
+    if not done:
+        shutil.rmtree(run, ignore_errors=True)
     outward = ["--home", home, "--actors", "2"]
     command = [sys.executable, "-m", "acer", "train", "CartPole-v1", *FLAGS, "--home", home, "--out", str(run)]
-    rng = random.Random(0)
-    saves = steps = 0
-    for kill in range(kills):
+    resume = [sys.executable, "-m", "acer", "resume", str(run), *outward, "--quiet"]
+    rng = random.Random(done)
+    for kill in range(done, kills):
+        command = resume if kill else command
         before = shared_memory()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
         since, began = latest(run), time.monotonic()
@@ -105,31 +117,44 @@ def main() -> None:
             time.sleep(0.02)
         until = time.monotonic() + rng.uniform(0, 2)
         while time.monotonic() < until or (kill % 2 and not being_written(run)):
-            pass
+            time.sleep(0.002)
         saves += being_written(run)
         children = below(process.pid)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        until = time.monotonic() + LEAVING
+        killed = time.monotonic()
+        until = killed + LEAVING
         while any(map(alive, children)) and time.monotonic() < until:
             time.sleep(0.05)
-        left = sorted(filter(alive, children))
+        left = [name_of(pid) for pid in sorted(filter(alive, children))]
+        waited = max(waited, time.monotonic() - killed)
         assert not left, f"{home}: processes {left} are left"
         assert not shared_memory() - before, f"{home}: shared memory is left"
         steps = check(run)
-        command = [sys.executable, "-m", "acer", "resume", str(run), *outward, "--quiet"]
         print(f"{kill + 1} kills, {saves} in a save, {steps:,} steps", flush=True)
-        keep(home, kill + 1, saves, steps)
+        keep(home, kill + 1, saves, steps, round(waited, 1))
 
 
-def keep(home: str, kills: int, saves: int, steps: int) -> None:
+def so_far(home: str) -> tuple[int, int, int, float]:
+    """Kills, kills in a save, steps and longest wait of the sessions before; a session may end at any moment."""
+    path = RESULTS / "kills.csv"
+    if path.exists():
+        with path.open() as file:
+            for row in csv.DictReader(file):
+                if row["home"] == home:
+                    _, kills, saves, steps, waited = row.values()
+                    return int(kills), int(saves), int(steps), float(waited)
+    return 0, 0, 0, 0.0
+
+
+def keep(home: str, kills: int, saves: int, steps: int, waited: float) -> None:
     """A line for each home."""
-    path, columns = RESULTS / "kills.csv", ["home", "kills", "in_a_save", "steps"]
+    path, columns = RESULTS / "kills.csv", ["home", "kills", "in_a_save", "steps", "most_seconds_until_all_had_left"]
     rows = []
     if path.exists():
         with path.open() as file:
             rows = [list(row.values()) for row in csv.DictReader(file) if row["home"] != home]
-    write(path, columns, [*rows, [home, kills, saves, steps]])
+    write(path, columns, [*rows, [home, kills, saves, steps, waited]])
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from acer import ACER
 from acer.errors import AcerError
 from acer.report.content import content
 from acer.report.gather import gather
+from acer.report.page import render
 from acer.run import opening, plots
 from acer.run.checkpoint import MODEL
 from run_files import latest, read_state, rehash, rewrite_state
@@ -187,7 +188,12 @@ def run_on(run: Path) -> None:
         finally:
             training.close()
     finally:
-        for look in (plots.by_agent, lambda runs: plots._returns(runs[0], "seconds"), lambda of: content(gather(of), "")):
+        looks: list[Callable[[list[Path]], Any]] = [
+            plots.by_agent,
+            lambda runs: plots._returns(runs[0], "seconds"),
+            lambda runs: render(content(gather(runs), "")),
+        ]
+        for look in looks:
             try:
                 look([run])
             except AcerError as error:
