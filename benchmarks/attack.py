@@ -40,7 +40,7 @@ sys.path.append(str(Path(__file__).parent.parent / "tests"))
 from acer import ACER, cli
 from acer.errors import AcerError
 from acer.run import opening, store
-from fuzzing import Attacked
+from fuzzing import Attacked, Bytes, mutate_json
 from power import PowerCut, fragile
 from run_files import latest, read_state, rewrite_state
 from table import write
@@ -205,6 +205,15 @@ def asks(settings: dict[str, Any], run: Path) -> None:
     shutil.rmtree(run.parent / "new", ignore_errors=True)
 
 
+def configured(number: int, run: Path) -> None:
+    """A file of settings, one part of it replaced."""
+    source = Bytes(random.Random(number).randbytes(20))
+    file = run.parent / "harm.py"
+    file.write_text(json.dumps(mutate_json(source, json.loads((run / "config.json").read_text()))))
+    acer("train", "--config", file, "--out", run.parent / "new", "--steps", 20, "--quiet")
+    acer("plot", run, "--output", run / "curve.png")
+
+
 HEADER = "steps,seconds,episodes,return_mean,length_mean\n"
 TABLES = {
     "huge numbers": HEADER + "1e308,1e308,1e308,1e308,1e308\n" * 3 + "-1e308,1e308,1,-1e308,1\n",
@@ -240,6 +249,9 @@ def directories() -> Iterator[Try]:
             yield Try("directories", f"{title}: {name}", partial(table_of, name, text), keeps=False)
     for settings in ASKED:
         yield Try("directories", f"asks for {settings}", partial(asks, settings), keeps=False)
+    for number in range(60):
+        act = partial(limited, resource.RLIMIT_AS, 12 << 30, partial(configured, number))
+        yield Try("directories", f"--config {number}", act)
     yield Try("directories", "1,200 directories deep", deep, keeps=False)
     yield Try("directories", "1,200 directories deep, for the report", deep_for_reports, keeps=False)
     yield Try("directories", "odd names", odd_names, keeps=False)

@@ -72,6 +72,7 @@ def go_on(run: Path, steps: int = 60) -> None:
         ({"threads": 100_000}, "--threads 100000"),
         ({"environments": 1_000_000}, "--environments 1000000"),
         ({"env": "os:abort"}, "--env os:abort"),
+        ({"env_kwargs": {"xml_file": "/etc/passwd"}}, "--env-kwargs"),
     ],
 )
 def test_what_reaches_outside_is_the_users_to_say(settings, said, run, tmp_path, call):
@@ -84,6 +85,13 @@ def test_what_reaches_outside_is_the_users_to_say(settings, said, run, tmp_path,
     (tmp_path / "settings.json").write_text(json.dumps({"env": "CartPole-v1"} | settings))
     code, _, err = call("train", "--config", tmp_path / "settings.json", "--out", tmp_path / "new")
     assert code == 2 and "yourself" in err and not (tmp_path / "new").exists()
+
+
+def test_a_file_of_settings_that_is_none_is_refused_in_one_line(tmp_path, call):
+    for settings in ({"env_kwargs": [1]}, {"env": 5}, {"preset": []}, {"algo": {}}, {"home": 1}, {"threads": None}):
+        (tmp_path / "settings.json").write_text(json.dumps({"env": "CartPole-v1"} | settings))
+        code, _, err = call("train", "--config", tmp_path / "settings.json", "--out", tmp_path / "new")
+        assert code == 2 and err.count("\n") == 1, err
 
 
 def test_what_the_user_says_is_done(run):
@@ -137,6 +145,27 @@ def test_outputs_take_the_place_of_links(run, secret):
 def test_a_device_is_not_replaced():
     with pytest.raises(SettingsError, match="not a regular file"):
         outputs.write_beside(Path("/dev/null"), b"x")
+
+
+def test_a_link_to_a_checkpoint_of_another_run_does_not_make_it_that_run(run, original, tmp_path):
+    """Else a stranger's directory could have one of yours trained on, and its newer checkpoints put aside."""
+    own = tmp_path / "mine"
+    shutil.copytree(original, own)
+    link = run / "checkpoints" / "000000000001"
+    link.symlink_to(latest(own).path)
+    assert opening.store.run_of(link) == run
+    assert opening.store.run_of(latest(run).path / ".." / latest(run).path.name) == run
+
+
+def test_only_a_saved_model_is_replaced_by_one(run, tmp_path):
+    model = ACER.load(run)
+    model.save(tmp_path / "model")
+    model.save(tmp_path / "model")
+    (tmp_path / "model" / "notes.txt").write_text("mine")
+    for path in (tmp_path / "model", latest(run).path, run):
+        with pytest.raises(CheckpointError, match="not a saved model"):
+            model.save(path)
+    model.close()
 
 
 # ------------------------------------------------------------------ special files and absurd counts

@@ -14,7 +14,7 @@ from acer.errors import CheckpointError, SettingsError
 from acer.learner.actor_learner import Agent
 from acer.run import opening, store, trust
 from acer.run.callbacks import Callbacks, as_callbacks
-from acer.run.checkpoint import STATE
+from acer.run.checkpoint import is_model
 from acer.run.evaluation import Evaluation
 from acer.run.training import Training
 
@@ -170,7 +170,7 @@ class ACER:
     def save(self, path: str | Path) -> None:
         """Writes the model (safetensors and JSON) as a directory; of existing ones, only saved models are replaced."""
         path = Path(path)
-        if path.exists() and not (path / STATE).is_file():
+        if path.exists() and not is_model(path):
             raise CheckpointError(f"{path} exists and is not a saved model; choose another path")
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
         self._training.save_model(path)

@@ -92,6 +92,11 @@ def _is_plain(value: Any) -> bool:
     return re.fullmatch(r"[\w-]*", value) is not None if isinstance(value, str) else not isinstance(value, list | dict)
 
 
+def _are_plain(kwargs: Any) -> bool:
+    """Whether a file may give them; what is no table is refused elsewhere."""
+    return not isinstance(kwargs, dict) or all(map(_is_plain, kwargs.values()))
+
+
 @dataclass(frozen=True)
 class Config:
     """Settings of one run."""
@@ -172,7 +177,7 @@ class Config:
         ENVIRONMENT,
         {},
         when=_option("env_kwargs", MADE_BY_PYTHON),
-        from_file=lambda c: all(map(_is_plain, c.get("env_kwargs", {}).values())),
+        from_file=lambda c: _are_plain(c.get("env_kwargs", {})),
     )
     """What the environment is made with: name=value, where a value is read as JSON if it can be (ours)."""
     sticky_actions: float = setting(ENVIRONMENT, 0.0, FRACTION, when=_option("sticky_actions", GAMES))

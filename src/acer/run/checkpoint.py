@@ -13,6 +13,7 @@ and hashes, then names, shapes and dtypes, before memory is taken for it.
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,6 +111,11 @@ def save(path: Path, snapshot: Snapshot) -> None:
     with Directory.open(path.absolute().parent) as parent:
         write(parent, path.name, snapshot)
         parent.recover(path.name)  # what an earlier save left when its process was killed
+
+
+def is_model(path: Path) -> bool:
+    """Whether a saved model is there and nothing else: a checkpoint of a run, or a run with its agent, is more."""
+    return path.is_dir() and set(os.listdir(path)) == {MODEL, STATE}
 
 
 def _of_actor(number: int, name: str) -> str:

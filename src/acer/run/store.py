@@ -9,6 +9,7 @@ A checkpoint is written beside its place, flushed to disk, renamed, and only the
 """
 
 import errno
+import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
@@ -157,7 +158,7 @@ def settings_in(run: Path) -> dict[str, Any]:
 
 def run_of(path: Path) -> Path:
     """The directory of the run that `path` is, or is a checkpoint of."""
-    whole = path.resolve()
+    whole = Path(os.path.abspath(path))  # as it is named: a link must not make another run of it
     return whole.parent.parent if whole.parent.name == CHECKPOINTS and (whole / STATE).is_file() else path
 
 
