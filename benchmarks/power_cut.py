@@ -6,7 +6,8 @@ A run of CartPole-v1 is cut before its n-th operation, for every n: from the cre
 save, and once more from where it is resumed. What was not flushed is dropped, or kept in part. The run then goes on,
 from a whole checkpoint or from its beginning, without a word of damage. In `local` what it leaves at its end is equal
 to what a run that was never cut leaves: every tensor, the replay memory, random streams, counters and finished
-episodes. A session that ends after SECONDS is gone on with by the next.
+episodes. A model that is saved over an older one is cut likewise. A session that ends after SECONDS is gone
+on with by the next.
 """
 
 import csv
@@ -110,6 +111,31 @@ def prepare(kind: str, home: str, place: Path) -> tuple[Path | None, dict[str, A
     return place / "half", left(place / "whole") if home == "local" else None
 
 
+def models(place: Path, exchanges: bool) -> None:
+    """Cuts the saving of a model over an older one at every n: one of them is there, whole."""
+    model = ACER("CartPole-v1", **SMALL)
+    model.save(place / "old")
+    model.learn(30)
+    for n in itertools.count(1):
+        target = place / str(n) / "model"
+        shutil.copytree(place / "old", target)
+        cut = False
+        with fragile(target.parent, n, exchanges=exchanges) as disk:
+            try:
+                model.save(target)
+            except PowerCut:
+                cut = True
+            disk.cut(random.Random(n))
+        assert store.find(target, lambda line: None).state["steps"] in ((0, model.steps) if cut else (model.steps,))
+        model.save(target)
+        assert store.find(target, complain).state["steps"] == model.steps
+        kind = f"a model over an old one, {'by an exchange' if exchanges else 'by two renames'}"
+        keep(["local", kind, n if cut else n - 1, "no" if cut else "yes", "whole"])
+        if not cut:
+            break
+    model.close()
+
+
 def rows() -> list[list[Any]]:
     if not FILE.exists():
         return []
@@ -123,12 +149,15 @@ def so_far(home: str, kind: str) -> int:
 
 def keep(row: list[Any]) -> None:
     others = [one for one in rows() if one[:2] != row[:2]]
-    write(FILE, ["home", "run", "operations_cut", "all_of_them", "the_run_that_goes_on_is"], [*others, row])
+    write(FILE, ["home", "run", "operations_cut", "all_of_them", "what_is_left_is"], [*others, row])
 
 
 def main() -> None:
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 1e9
     for home in sys.argv[1:2] or list(HOMES):
+        with tempfile.TemporaryDirectory() as directory:
+            for exchanges in (True, False) if home == "local" else ():
+                models(Path(directory) / str(exchanges), exchanges)
         for kind in ("from its beginning", "resumed"):
             if any(row[:2] == [home, kind] and row[3] == "yes" for row in rows()):
                 continue

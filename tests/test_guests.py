@@ -309,8 +309,8 @@ def test_a_hang_in_an_actor_learners_native_code_ends_its_process_and_not_the_ru
     """Only the first life of one of two actor-learners hangs."""
     call = "CDLL" if deed == "wait" else "PyDLL"
     native = f"import ctypes; mutex, lock = ctypes.create_string_buffer(64), ctypes.{call}(None).pthread_mutex_lock"
-    guest = own(tmp_path, f"{native}; "
-                "os.path.exists('over') or (os.mkdir('over'), lock(mutex), lock(mutex))")  # fmt: skip
+    once = "if not os.path.exists('over'): os.mkdir('over'); lock(mutex); lock(mutex)"
+    guest = own(tmp_path, f"{native}\n        {once}")
     done = acer("train", "own:Own", *FLAGS, "--home", "shared", "--actors", 2, "--environments", 1, "--steps", 30_000,
                 "--step-limit", 1, "--checkpoint-every", 10_000, "--out", "run", cwd=guest)  # fmt: skip
     assert done.returncode == 0, done.stderr
