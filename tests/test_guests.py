@@ -312,7 +312,7 @@ def test_a_hang_in_an_actor_learners_native_code_ends_its_process_and_not_the_ru
     once = "if not os.path.exists('over'): os.mkdir('over'); lock(mutex); lock(mutex)"
     guest = own(tmp_path, f"{native}\n        {once}")
     done = acer("train", "own:Own", *FLAGS, "--home", "shared", "--actors", 2, "--environments", 1, "--steps", 30_000,
-                "--step-limit", 1, "--checkpoint-every", 10_000, "--out", "run", cwd=guest)  # fmt: skip
+                "--step-limit", 2, "--checkpoint-every", 10_000, "--out", "run", cwd=guest)  # fmt: skip
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stderr.split())
     assert "own:Own: no answer within --step-limit, in native code" in said and 'own.py", line' in said
