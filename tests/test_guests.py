@@ -304,22 +304,6 @@ def test_a_hang_in_native_code_is_named_and_ends_with_exit_code_3(deed, tmp_path
     assert time.monotonic() - began < 60
 
 
-@pytest.mark.parametrize("deed", ["wait", "hold"])
-def test_a_hang_in_an_actor_learners_native_code_ends_its_process_and_not_the_run(deed, tmp_path):
-    """Only the first life of one of two actor-learners hangs."""
-    call = "CDLL" if deed == "wait" else "PyDLL"
-    native = f"import ctypes; mutex, lock = ctypes.create_string_buffer(64), ctypes.{call}(None).pthread_mutex_lock"
-    once = "if not os.path.exists('over'): os.mkdir('over'); lock(mutex); lock(mutex)"
-    guest = own(tmp_path, f"{native}\n        {once}")
-    done = acer("train", "own:Own", *FLAGS, "--home", "shared", "--actors", 2, "--environments", 1, "--steps", 30_000,
-                "--step-limit", 2, "--checkpoint-every", 10_000, "--out", "run", cwd=guest)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    said = " ".join(done.stderr.split())
-    assert "own:Own: no answer within --step-limit, in native code" in said and 'own.py", line' in said
-    assert said.count(" died (") == 1 and "a new one starts" in said
-    assert latest(guest / "run").state["steps"] >= 30_000
-
-
 def test_a_hangup_saves_and_nohup_goes_on(tmp_path):
     flags = [*FLAGS, "--steps", 100_000_000, "--out", tmp_path / "run"]
     # The tests themselves may run under nohup, which children inherit.

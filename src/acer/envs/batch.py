@@ -9,7 +9,6 @@ import multiprocessing
 import signal
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -48,7 +47,6 @@ class EnvBatch:
         if env.metadata.get("autoreset_mode") != AutoresetMode.NEXT_STEP:
             raise EnvironmentFault(f"{name}: vector environments must reset by the NEXT_STEP rule")
         self.busy_since = math.inf  # when the step or reset began that is being waited for
-        _batches.add(self)
         self.env, self.name = env, name
         self.count = env.num_envs
         self.observation = ObservationSpec(env.single_observation_space)
@@ -205,17 +203,6 @@ class EnvBatch:
                     f"{self.name}: environment {index} gave a {what} with NaN or infinity at step {self._steps}; "
                     "mend the environment"
                 )
-
-
-_batches: "weakref.WeakSet[EnvBatch]" = weakref.WeakSet()
-
-
-def waiting_since() -> float:
-    """When the step or reset began that this process waits for; infinite if there is none."""
-    try:
-        return min((batch.busy_since for batch in _batches), default=math.inf)
-    except RuntimeError:  # one was made meanwhile
-        return math.inf
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch.multiprocessing  # its pickling sends shared memory as a file descriptor
 
 from acer.console import warn
-from acer.envs.watchdog import HANGS
 from acer.errors import SettingsError
 from acer.homes.supervisor import CLOSING, PATIENCE, PROCESS_BYTES, WorkerFailure, WorkerSpec, check_memory
 from acer.learner.actor_learner import ActorState, HomeMaker, Report
@@ -155,17 +154,16 @@ def _work(
     keep_memory()
     learner = None
     try:
-        with job.watchdog(lambda: pipe.send(WorkerFailure(HANGS))):
-            learner = job.learner(life, memory.home(number), part)
-            del part
-            word = ""
-            while word != "stop":
-                if learner.steps < job.config.steps and not pipe.poll():
-                    pipe.send(learner.iterate())
-                else:
-                    word = pipe.recv()
-                    pipe.send(learner.state())
-                    give_back_memory()  # as a run does that saves itself
+        learner = job.learner(life, memory.home(number), part)
+        del part
+        word = ""
+        while word != "stop":
+            if learner.steps < job.config.steps and not pipe.poll():
+                pipe.send(learner.iterate())
+            else:
+                word = pipe.recv()
+                pipe.send(learner.state())
+                give_back_memory()  # as a run does that saves itself
     except BaseException as error:
         with suppress(OSError):  # if the run is gone, nobody listens
             pipe.send(WorkerFailure.by(error))

@@ -8,7 +8,7 @@ import math
 import pickle
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,9 +18,7 @@ import numpy as np
 from acer import config as configuration
 from acer.config import Config
 from acer.console import say, warn
-from acer.envs.batch import waiting_since
 from acer.envs.others import EnvMaker
-from acer.envs.watchdog import Watchdog, watch_steps
 from acer.errors import (
     AcerError,
     CheckpointError,
@@ -36,7 +34,7 @@ from acer.machine import free_memory
 PATIENCE = 60.0  # seconds that an actor-learner has to come to its trajectory's end when asked to
 CLOSING = 5.0  # seconds that it then has to close its environments
 LONGEST_PAUSE = 30.0  # seconds before a new start
-PROCESS_BYTES = 130 << 20  # of one actor-learner's processes beside what all share, measured with CartPole-v1
+PROCESS_BYTES = 120 << 20  # of one actor-learner's process beside what all share, measured with CartPole-v1
 
 
 class Workers(Protocol):
@@ -91,11 +89,6 @@ class WorkerSpec:
             except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
                 raise CheckpointError(f"the saved actor-learner cannot go on: {described(error)}") from error
         return learner
-
-    def watchdog(self, last_act: Callable[[], None] = lambda: None) -> Watchdog:
-        """Ends the process that makes it, if an environment there hangs in native code."""
-        config = self.config
-        return watch_steps(config.env, config.step_limit, waiting_since, last_act, "a new actor-learner begins")
 
 
 def check_memory(actors: int, each: int) -> None:

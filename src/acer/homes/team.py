@@ -100,7 +100,6 @@ class Alone:
         self.learner: ActorLearner | None = None
         self._birth: Birth | None = None
         self._death: WorkerFailure | None = None  # not yet told
-        job.watchdog().__enter__()  # as long as this process lives
 
     def start(self, birth: Birth) -> None:
         self._birth = birth
