@@ -333,7 +333,7 @@ CLAIMS = [
                        "squared bias at c = 1 {:.2f} without the correction, {:.2f} with it, which the critic's "
                        "error leaves; 0 with a perfect critic")),
     Claim("Section 3.2", "c = 0 and reparametrisation give Stochastic Value Gradients", "test", "–",
-          proven("test_gradients.py::test_the_reparametrised_gradient_estimates_what_the_score_does")),
+          proven("learner/test_gradients.py::test_the_reparametrised_gradient_estimates_what_the_score_does")),
     Claim("Section 3.3", "a KL penalty is less robust to its constant", "`choices --scale small`", "3",
           lambda: choice("the projection", "delta-0.1", "penalty-10", "reacher3 cheetah walker")),
     Claim("Section 4", "replay significantly increases data efficiency", PONG, TWO,

@@ -12,7 +12,7 @@ from acer import ACER
 from acer.run import checkpoint, opening
 from run_files import read_state, rewrite_state
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parent.parent / "fixtures"
 RUNS = [path for path in sorted(FIXTURES.glob("format-*/*")) if (path / "config.json").is_file()]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fuzzing import Attacked
 
-INPUTS = Path(__file__).parent / "fuzz"
+INPUTS = Path(__file__).parent.parent / "fuzz"
 
 
 @pytest.fixture(scope="module")
