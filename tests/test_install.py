@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-TOOLS = {"dev", "docs", "box2d"}  # extras that are not tried in their oldest versions; old Box2D has no wheels
+TOOLS = {"dev", "docs", "box2d", "export", "wandb", "mlflow"}  # extras not tried in their oldest versions
 
 
 def asked(without: set[str]) -> list[str]:
@@ -80,7 +80,8 @@ def test_the_lock_has_the_versions_of_the_constraints_and_a_hash_of_each():
 # ------------------------------------------------------------------ what is loaded when
 
 
-UNUSED = ["tensorboard", "torch.utils.tensorboard", "matplotlib", "imageio_ffmpeg", "ray", "mujoco", "ale_py"]
+UNUSED = ["tensorboard", "torch.utils.tensorboard", "matplotlib", "imageio_ffmpeg", "ray", "mujoco", "ale_py",
+          "onnx", "onnxruntime", "onnxscript", "wandb", "mlflow"]  # fmt: skip
 WITHOUT = "import sys; sys.modules.update(dict.fromkeys({!r})); "
 
 
