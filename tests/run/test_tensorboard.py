@@ -5,9 +5,10 @@ import shutil
 import pytest
 
 from acer import ACER
+from acer.config import Config
 from acer.run import opening, tables
 from acer.run.files import Directory
-from acer.run.logs import TensorBoard
+from acer.run.trackers import TensorBoard
 
 SMALL = {"environments": 2, "trajectories_per_update": 2, "hidden": (8,), "trajectory_length": 5, "threads": 1,
          "replay_capacity": 100, "replay_start": 20, "checkpoint_minutes": 0.0, "eval_episodes": 1, "log_every": 20,
@@ -47,10 +48,10 @@ def test_its_files_are_written_as_the_others(tmp_path):
     (tmp_path / "outside").mkdir()
     (tmp_path / "tensorboard").symlink_to(tmp_path / "outside")
     with Directory.open(tmp_path) as run, pytest.raises(Exception, match="a link is not followed"):
-        TensorBoard(run, 0)
+        TensorBoard(run, Config(env="CartPole-v1"), 0)
     (tmp_path / "tensorboard").unlink()
     with Directory.open(tmp_path) as run:
-        board = TensorBoard(run, 0)
+        board = TensorBoard(run, Config(env="CartPole-v1"), 0)
         shutil.rmtree(tmp_path / "tensorboard")
         with pytest.raises(OSError, match="No such file"):
             board.add("train", {"steps": 1, "x": 1.0})

@@ -58,6 +58,9 @@ def add_setting(
     options: dict[str, Any] = {"help": text, "default": argparse.SUPPRESS, "group": group}
     if of.hint is bool:
         parser.flag(*names, action=argparse.BooleanOptionalAction, **options)
+    elif is_list(of) and of.choices is not None:
+        words = "{" + ",".join(of.choices) + "}"
+        parser.flag(*names, nargs="*", type=choice(of.name, of.choices), metavar=words, **options)
     elif is_list(of):
         parser.flag(*names, nargs="*", type=reader(flag, int), metavar="N", **options)
     elif is_table(of):

@@ -100,8 +100,10 @@ def coerced(of: Setting, value: Any) -> Any:
     if of.own and isinstance(value, str) and ":" in value:
         return value
     if of.choices is not None:
-        check_choice(of.name, value, of.choices, of.own)
-        return value
+        words = value if is_list(of) and isinstance(value, list | tuple) else [value]
+        for word in words:
+            check_choice(of.name, word, of.choices, of.own)
+        return tuple(dict.fromkeys(words)) if is_list(of) else value
     if hint is float and isinstance(value, str) and value in ("inf", "Infinity"):
         return math.inf
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):

@@ -44,6 +44,7 @@ FAULTS = "When something goes wrong"
 
 GAMES = "Atari games"
 MADE_BY_PYTHON = "environments that Gymnasium or your own code makes"
+TRACKERS = ("tensorboard", "wandb", "mlflow")  # run.trackers makes them
 MOST_ENVIRONMENTS = 1_024  # that a file may ask for
 
 
@@ -85,6 +86,12 @@ def _at_most(name: str, default: int, most: int) -> FromFile:
         return not isinstance(value, int | float) or value <= most
 
     return may
+
+
+def _tracks_here(config: Mapping[str, Any]) -> bool:
+    """Whether nothing is sent anywhere."""
+    track = config.get("track", ())
+    return not isinstance(track, list | tuple) or not set(map(str, track)) & {"wandb", "mlflow"}
 
 
 def _is_plain(value: Any) -> bool:
@@ -328,6 +335,9 @@ class Config:
 
     log_every: int = setting(RECORDS, 2_000, AT_LEAST_1)
     """Steps between rows of progress.csv (ours)."""
+    track: tuple[str, ...] = setting(RECORDS, ("tensorboard",), choices=TRACKERS, from_file=_tracks_here)
+    """Where the rows of progress.csv and eval.csv go as well, any of them or none: TensorBoard's files, Weights &
+    Biases, MLflow (ours)."""
     eval_every: int = setting(RECORDS, 0, NOT_NEGATIVE)
     """Steps between evaluations during training; there is always one at the end; 0 for none before it (ours)."""
     eval_episodes: int = setting(RECORDS, 20, AT_LEAST_1)

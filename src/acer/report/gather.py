@@ -35,7 +35,7 @@ from acer.run.logs import EVALUATIONS
 from acer.run.tables import check_memory
 
 MEDIA = (".png", ".svg", ".mp4")
-NOT_ENTERED = ("checkpoints", "tensorboard")
+NOT_ENTERED = ("checkpoints", "tensorboard", "wandb")
 KNOWN = ("progress.csv", "episodes.csv", "eval.csv", "curve.png")  # a run's own: not shown as tables and pictures
 DEEPEST = 64  # levels of directories that are looked into
 LARGEST_TEXT = 64 << 20  # bytes of a CSV or JSON file that are read at all

@@ -1,14 +1,11 @@
-"""What a run writes down: rows of CSV files and TensorBoard events."""
+"""What a run writes down: rows of CSV files, and what trackers make of them."""
 
-import contextlib
-import io
-import os
-import time
 from collections import deque
 from typing import Any, Self
 
 import numpy as np
 
+from acer.config import Config
 from acer.console import warn
 from acer.errors import CheckpointError
 from acer.learner.actor_learner import Report, Summary
@@ -16,6 +13,7 @@ from acer.learner.metrics import PROGRESS
 from acer.run import tables
 from acer.run.files import Directory
 from acer.run.tables import Table
+from acer.run.trackers import EVENTS, IDENTITIES, Trackers
 
 PROGRESS_FILE = "progress.csv"
 EPISODES = ["steps", "return", "length"]
@@ -89,50 +87,6 @@ class Meter:
         self._diagnostics = Summary(state["since_row"]["diagnostics"])
 
 
-EVENTS = "tensorboard"  # directory of TensorBoard's files
-
-
-class TensorBoard:
-    """TensorBoard events beside the CSV files. TensorBoard's own writer would open its file by path again and again, in
-    a thread of its own."""
-
-    def __init__(self, run: Directory, from_steps: int) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-
-        self._directory = run.child(EVENTS, create=True)
-        for name in self._directory.names():
-            if not self._directory.is_file(name):
-                raise CheckpointError(f"{self._directory.path / name} is not a file of TensorBoard's; remove it")
-        now = time.time()
-        self._name = f"events.out.tfevents.{now:.6f}.{os.getpid()}"
-        begun = [Event(wall_time=now, file_version="brain.Event:2")]
-        if from_steps:  # what came after that was undone by a resume
-            undone = SessionLog(status=SessionLog.START)
-            begun.append(Event(wall_time=now, step=from_steps + 1, session_log=undone))
-        self._directory.write(self._name, [_record(event) for event in begun])
-
-    def add(self, group: str, row: dict[str, Any]) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
-        numbers = {key: of for key, of in row.items() if key != "steps" and isinstance(of, int | float)}
-        values = [Summary.Value(tag=f"{group}/{key}", simple_value=of) for key, of in numbers.items()]
-        event = Event(wall_time=time.time(), step=row["steps"], summary=Summary(value=values))
-        self._directory.append(self._name, _record(event))
-
-    def close(self) -> None:
-        self._directory.close()
-
-
-def _record(event: Any) -> bytes:
-    """An event as TensorBoard's files have it: with its length and checksums."""
-    from tensorboard.summary.writer.record_writer import RecordWriter
-
-    framed = io.BytesIO()
-    RecordWriter(framed).write(event.SerializeToString())
-    return framed.getvalue()
-
-
 def logged(run: Directory) -> list[dict[str, str]]:
     """Rows of progress.csv, as far as they are whole; those of a run without a checkpoint were not flushed."""
     if not run.exists(PROGRESS_FILE):
@@ -145,7 +99,7 @@ def put_aside(run: Directory) -> None:
     """Keeps a run's tables and events, if they have rows, under other names: it begins again."""
     if not logged(run):
         return
-    for name in (PROGRESS_FILE, "episodes.csv", "eval.csv", EVENTS):
+    for name in (PROGRESS_FILE, "episodes.csv", "eval.csv", EVENTS, IDENTITIES):
         if run.exists(name):
             run.rename(name, f"{name}.old")
     warn(f"{run.path} has no checkpoint: it begins again; what was logged before is kept in *.old")
@@ -154,14 +108,14 @@ def put_aside(run: Directory) -> None:
 class Logs:
     """A run's files, if it has a directory. A disk that is full costs rows, not the run."""
 
-    def __init__(self, run: Directory | None, rows: dict[str, int], steps: int) -> None:
+    def __init__(self, run: Directory | None, rows: dict[str, int], steps: int, config: Config) -> None:
         """rows: how many of each file belong to the run so far; the others give way. steps: where it stands."""
         self._rows = rows
         self._tables: dict[str, Table] = {}
         if run is not None:
             columns = {"progress": PROGRESS, "episodes": EPISODES, "eval": EVALUATIONS}
             self._tables = {name: Table(run, f"{name}.csv", of, rows[name], warn) for name, of in columns.items()}
-            self._board = TensorBoard(run, steps)
+            self._trackers = Trackers(config.track, run, config, steps)
 
     def rows(self) -> dict[str, int]:
         """Rows of each file that belong to the run whether it goes on or not."""
@@ -193,7 +147,7 @@ class Logs:
             table.add(*rows)
             table.rows -= len(rows) * final
             if group:
-                self._board.add(group, rows[0])
+                self._trackers.add(group, rows[0])
         except (OSError, CheckpointError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             warn(f"cannot write {table.path}: {reason}; the run goes on")
@@ -203,5 +157,4 @@ class Logs:
 
     def __exit__(self, *_: object) -> None:
         if self._tables:
-            with contextlib.suppress(OSError):
-                self._board.close()
+            self._trackers.close()

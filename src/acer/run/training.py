@@ -27,6 +27,7 @@ from acer.run.logs import Logs
 from acer.run.record import Record, due
 from acer.run.signals import stop_on_signals
 from acer.run.state import RunState
+from acer.run.trackers import check as check_trackers
 
 
 class Training:
@@ -84,6 +85,7 @@ class Training:
 
         numbered: one that is in use gives way to the next, directory-2, directory-3, …
         """
+        check_trackers(self.config.track, has_directory=True)
         self._open_workers()
         create = RunDirectory.create_next if numbered else RunDirectory.create
         try:
@@ -118,6 +120,7 @@ class Training:
     def _session(self, shown: bool) -> None:
         """From the workers' start to their end."""
         config = self.config
+        check_trackers(config.track, self.files is not None)
         try:
             workers = self._open_workers()
             display = Display(config.env, config.steps, self.steps, shown)
@@ -245,7 +248,8 @@ class Training:
         if self.files is not None:
             self.files.go_on(self.steps, self.config if self._extended else None)
         try:
-            with Logs(None if self.files is None else self.files.files, progress.rows, self.steps) as logs:
+            files = None if self.files is None else self.files.files
+            with Logs(files, progress.rows, self.steps, self.config) as logs:
                 self._logs = logs
                 try:
                     yield logs
@@ -295,6 +299,9 @@ class Training:
         self._checkpointed = self.steps
 
     def save_model(self, path: Path) -> None:
-        """Writes the agent without its run."""
+        """Writes the agent without its run; of what exists, only saved models are replaced."""
+        if path.exists() and not checkpoint.is_model(path):
+            raise CheckpointError(f"{path} exists and is not a saved model; choose another path")
+        path.absolute().parent.mkdir(parents=True, exist_ok=True)
         self.fetch()
         checkpoint.save(path, Snapshot(self.state.tensors(), self.state.describe()))

@@ -90,4 +90,6 @@ def flags_of(settings: Mapping[str, Any], names: list[str]) -> str:
 def _flag(name: str, value: Any) -> str:
     if isinstance(value, dict):
         value = " ".join(shlex.quote(f"{key}={json.dumps(of)}") for key, of in value.items())
+    if isinstance(value, list | tuple):
+        value = " ".join(map(str, value))
     return flag_name(name) if value is True else f"{flag_name(name)} {value}"
