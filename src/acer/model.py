@@ -8,14 +8,15 @@ from numpy.typing import NDArray
 
 from acer import config as configuration
 from acer.config import Config, options_for, speaking_python
+from acer.config.setting import check_choice
 from acer.envs import preset_of, spaces_of
 from acer.envs.sources import AnyEnv, source_of
-from acer.errors import CheckpointError, SettingsError
+from acer.errors import SettingsError
 from acer.learner.actor_learner import Agent
 from acer.run import opening, store, trust
 from acer.run.callbacks import Callbacks, as_callbacks
-from acer.run.checkpoint import is_model
 from acer.run.evaluation import Evaluation
+from acer.run.export import SUFFIX, Check, Format, export
 from acer.run.training import Training
 
 
@@ -169,11 +170,18 @@ class ACER:
 
     def save(self, path: str | Path) -> None:
         """Writes the model (safetensors and JSON) as a directory; of existing ones, only saved models are replaced."""
-        path = Path(path)
-        if path.exists() and not is_model(path):
-            raise CheckpointError(f"{path} exists and is not a saved model; choose another path")
-        path.absolute().parent.mkdir(parents=True, exist_ok=True)
-        self._training.save_model(path)
+        self._training.save_model(Path(path))
+
+    @speaking_python()
+    def export(self, path: str | Path, to: Format = "onnx") -> Check:
+        """Writes the policy for programs without acer: an ONNX file, or PyTorch's own (`to="torch"`).
+
+        It takes raw observations, `action_masks` if the environment has them, and what a recurrent policy remembers; it
+        gives the mode action as the environment takes it, the statistics φ, and what is remembered now. The file is
+        compared with `predict` when it is written.
+        """
+        check_choice("to", to, SUFFIX)
+        return export(self.agent, self._training.state.masked(), Path(path), to)
 
     @classmethod
     @speaking_python()

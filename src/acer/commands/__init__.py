@@ -9,13 +9,14 @@ May import: everything.
 
 from types import ModuleType
 
-from acer.commands import bench, envs, evaluate, experiment, plot, record, report, resume, train, tune
+from acer.commands import bench, envs, evaluate, experiment, export, plot, record, report, resume, train, tune
 
 COMMANDS: dict[str, ModuleType] = {
     "train": train,
     "resume": resume,
     "eval": evaluate,
     "record": record,
+    "export": export,
     "plot": plot,
     "experiment": experiment,
     "tune": tune,

@@ -62,21 +62,26 @@ def _beyond(training: "Training") -> str:
 
 
 def add_model_arguments(parser: Parser) -> None:
-    """Which model is played, and how."""
+    """Which model it is."""
     parser.flag("directory", type=Path, help="directory of a run or of a saved model")
+    parser.flag(
+        "--best", action="store_true", help="take the checkpoint with the best evaluation instead of the latest"
+    )
+    add_env_flag(parser)
+    add_setting(parser, SETTINGS["env_kwargs"], "what the environment is made with, if not as before")
+    add_setting(parser, SETTINGS["torso"], "the network before the heads, if it is of your own (module:Class)")
+
+
+def add_playing_arguments(parser: Parser) -> None:
+    """Which model is played, and how."""
+    add_model_arguments(parser)
     parser.flag(
         "--policy",
         type=choice("policy", ("mode", "sampled")),
         metavar="{mode,sampled}",
         help="take the policy's mode or sample from it; by default what the run's own evaluations did (eval_policy)",
     )
-    parser.flag(
-        "--best", action="store_true", help="take the checkpoint with the best evaluation instead of the latest"
-    )
     whole_flag(parser, "--seed", 0, "seed of the episodes; not the training's, whatever its number [0]")
-    add_env_flag(parser)
-    add_setting(parser, SETTINGS["env_kwargs"], "what the environment is made with, if not as before")
-    add_setting(parser, SETTINGS["torso"], "the network before the heads, if it is of your own (module:Class)")
     parser.flag("--device", help="where the networks run, if not where they ran before")
 
 
@@ -88,7 +93,7 @@ def add_env_flag(parser: Parser) -> None:
 
 def load(args: argparse.Namespace) -> "ACER":
     """The model that `add_model_arguments` names."""
-    check_least("--seed", args.seed, 0)
+    check_least("--seed", getattr(args, "seed", 0), 0)
     from acer.model import ACER
     from acer.run import opening
 

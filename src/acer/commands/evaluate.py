@@ -4,13 +4,13 @@ import argparse
 import contextlib
 import json
 
-from acer.commands.common import add_model_arguments, check_least, load, whole_flag
+from acer.commands.common import add_playing_arguments, check_least, load, whole_flag
 from acer.commands.flags import Parser
 from acer.console import output_to_errors, say, tell, warn
 
 
 def add_arguments(parser: Parser) -> None:
-    add_model_arguments(parser)
+    add_playing_arguments(parser)
     whole_flag(parser, "--episodes", 100, "episodes to play [100]")
     parser.flag("--json", action="store_true", help="print one JSON object on standard output and nothing else there")
 

@@ -3,13 +3,13 @@
 import argparse
 from pathlib import Path
 
-from acer.commands.common import add_model_arguments, load, whole_flag
+from acer.commands.common import add_playing_arguments, load, whole_flag
 from acer.commands.flags import Parser
 from acer.console import say, tell
 
 
 def add_arguments(parser: Parser) -> None:
-    add_model_arguments(parser)
+    add_playing_arguments(parser)
     whole_flag(parser, "--episodes", 1, "episodes to play, one after the other [1]")
     parser.flag(
         "--output",

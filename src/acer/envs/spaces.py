@@ -51,7 +51,7 @@ class ObservationSpec:
     @cached_property
     def is_image(self) -> bool:
         """Whether there are images, all of one size."""
-        return len({_image_shape(space)[1:] for _, space in self.parts if _is_image(space)}) == 1
+        return len({image_shape(space)[1:] for _, space in self.parts if is_image(space)}) == 1
 
     @property
     def is_pixels(self) -> bool:
@@ -70,21 +70,21 @@ class ObservationSpec:
     @property
     def channels_last(self) -> bool:
         """Whether it is one image that comes so."""
-        return self.is_image and len(self.parts) == 1 and _channels_last(self.space)
+        return self.is_image and len(self.parts) == 1 and channels_last(self.space)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """(n,) for vectors, (channels, height, width) for images."""
         if not self.is_image:
             return (sum(int(spaces.flatdim(space)) for _, space in self.parts),)
-        channels = sum(_image_shape(space)[0] if _is_image(space) else int(spaces.flatdim(space))
+        channels = sum(image_shape(space)[0] if is_image(space) else int(spaces.flatdim(space))
                        for _, space in self.parts)  # fmt: skip
         return (channels, *self._size)
 
     @cached_property
     def _size(self) -> tuple[int, ...]:
         """Height and width."""
-        return next(_image_shape(space)[1:] for _, space in self.parts if _is_image(space))
+        return next(image_shape(space)[1:] for _, space in self.parts if is_image(space))
 
     def encode(self, raw: Any, count: int) -> NDArray[Any]:
         """A batch of `count` raw observations, as Gymnasium's vector environments give them, to [count, *shape]."""
@@ -105,11 +105,11 @@ class ObservationSpec:
     def _channels(self, space: gym.Space[Any], raw: Any, count: int) -> NDArray[Any]:
         """One part of an image: [count, channels, height, width]."""
         bytes_become_fractions = self.dtype != np.uint8 and len(self.parts) > 1
-        if _is_image(space):
+        if is_image(space):
             images = _checked(space, raw, count)
-            if _channels_last(space):
+            if channels_last(space):
                 images = np.ascontiguousarray(np.moveaxis(images, -1, 1))
-            images = images.reshape(count, *_image_shape(space))
+            images = images.reshape(count, *image_shape(space))
             return np.float32(1 / 255) * images if bytes_become_fractions and _is_bytes(space) else images
         flat = _flat(space, raw, count)
         if self.dtype == np.uint8 and not _is_bytes(space):
@@ -284,23 +284,23 @@ def _is_bytes(space: gym.Space[Any]) -> bool:
     return isinstance(space, spaces.Box) and space.dtype == np.uint8
 
 
-def _is_image(space: gym.Space[Any]) -> bool:
+def is_image(space: gym.Space[Any]) -> bool:
     """Three dimensions, or two of bytes."""
     dimensions = len(space.shape or ()) if isinstance(space, spaces.Box) else 0
     return dimensions == 3 or (dimensions == 2 and _is_bytes(space))
 
 
-def _channels_last(space: gym.Space[Any]) -> bool:
+def channels_last(space: gym.Space[Any]) -> bool:
     shape = space.shape or ()
     return len(shape) == 3 and shape[-1] < shape[0]
 
 
-def _image_shape(space: gym.Space[Any]) -> tuple[int, ...]:
+def image_shape(space: gym.Space[Any]) -> tuple[int, ...]:
     """Channels, height, width."""
     shape = tuple(space.shape or ())
     if len(shape) == 2:
         return (1, *shape)
-    return (shape[2], shape[0], shape[1]) if _channels_last(space) else shape
+    return (shape[2], shape[0], shape[1]) if channels_last(space) else shape
 
 
 def _check_part(space: gym.Space[Any], raw: Any, where: str) -> None:

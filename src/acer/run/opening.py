@@ -9,7 +9,7 @@ from acer.config import Config
 from acer.console import warn
 from acer.envs.others import EnvMaker
 from acer.errors import AcerError, CheckpointError
-from acer.run import store, trust
+from acer.run import saved, store, trust
 from acer.run.directory import RunDirectory
 from acer.run.files import Directory
 from acer.run.logs import logged
@@ -47,6 +47,7 @@ def load(path: Path, env: str | EnvMaker | None = None, given: Given | None = No
     loaded = store.find(path, warn, best)
     training = Training(_config(loaded.path, loaded.state, env, given or {}, playing=True), env, loaded)
     training.state.load_model(loaded)
+    training.state.before = saved.steps_of(loaded)
     return training
 
 

@@ -87,6 +87,14 @@ def restore(state: Mapping[str, Any], home: Local, meter: Meter) -> Progress:
     return progress
 
 
+def steps_of(checkpoint: Checkpoint) -> int:
+    """Steps of the run that wrote it."""
+    try:
+        return count(checkpoint.state, "steps")
+    except (ValueError, KeyError) as error:
+        raise CheckpointError(f"{checkpoint.path} is damaged: {error}") from None
+
+
 def spaces(observation: ObservationSpec, action: ActionSpec) -> dict[str, str]:
     """What a checkpoint remembers of its environment."""
     return {"observation": observation.describe(), "action": action.describe()}

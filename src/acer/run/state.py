@@ -62,6 +62,7 @@ class RunState:
         self.meter = Meter()
         self.progress = Progress()
         self.actors: list[ActorState | None] = []  # where workers that have stopped, or were saved, stood
+        self.before = 0  # steps of the run from which the model was taken
         self._evaluation_env: EnvBatch | None = None
 
     @property
@@ -84,6 +85,11 @@ class RunState:
     def steps(self) -> int:
         """Environment steps done, by all actor-learners."""
         return self.home.steps
+
+    @property
+    def trained(self) -> int:
+        """Steps that the model has learnt from, also in the run from which it was taken."""
+        return self.before + self.steps
 
     def set_config(self, config: Config) -> None:
         """Another number of steps for the same run."""
@@ -123,6 +129,14 @@ class RunState:
         return evaluate(
             self.agent, self._evaluation_env, episodes, seeds, deterministic, config.eval_limit, interrupted
         )
+
+    def masked(self) -> bool:
+        """Whether the environment says which choices are legal."""
+        made = self._environments()
+        env = made[0] if made else environments(self.config, self.env_source, 1)
+        if not made:
+            env.close()
+        return env.masked
 
     def busy_since(self) -> float:
         """When the step of an environment of this process began that is being waited for; infinite if there is none."""
