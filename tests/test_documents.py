@@ -24,7 +24,13 @@ PAGES = [
     "results/reliability/README.md",
     *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
 ]
-PLAYED = ["README.md", "docs/deploy.md", "docs/tutorials/first-run.md", "docs/tutorials/your-simulator.md"]
+PLAYED = [
+    "README.md",
+    "docs/callbacks.md",
+    "docs/deploy.md",
+    "docs/tutorials/first-run.md",
+    "docs/tutorials/your-simulator.md",
+]
 
 
 @pytest.mark.parametrize("page", MADE)

@@ -11,7 +11,7 @@ FLOORS = [  # from the roof down; rooms of one floor do not know each other
     {"cli"},
     {"commands"},
     {"tune"},
-    {"model", "experiments", "report", "bench"},
+    {"model", "callbacks", "experiments", "report", "bench"},
     {"run"},
     {"homes"},
     {"learner"},

@@ -1,6 +1,7 @@
 """Callbacks: the user's own code at the three moments of a run that matter, and what it sees of the run."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from acer.config import Config
@@ -24,6 +25,8 @@ class Watched(Protocol):
     def metrics(self) -> dict[str, Any]: ...
 
     def evaluate(self, episodes: int, deterministic: bool = True) -> Evaluation: ...
+
+    def save_model(self, path: Path) -> None: ...
 
 
 class RunView:
@@ -50,6 +53,10 @@ class RunView:
     def evaluate(self, episodes: int, deterministic: bool = True) -> Evaluation:
         """Plays in environments of its own, on seeds that the run has not had."""
         return self._run.evaluate(episodes, deterministic)
+
+    def save(self, path: str | Path) -> None:
+        """Saves the model as it is now, as `ACER.save` does."""
+        self._run.save_model(Path(path))
 
     def stop(self) -> None:
         """Ends the training after the current iteration; the run is saved."""
