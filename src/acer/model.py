@@ -13,8 +13,10 @@ from acer.envs import preset_of, spaces_of
 from acer.envs.sources import AnyEnv, source_of
 from acer.errors import SettingsError
 from acer.learner.actor_learner import Agent
+from acer.machine import versions
 from acer.run import opening, store, trust
 from acer.run.callbacks import Callbacks, as_callbacks
+from acer.run.card import card
 from acer.run.evaluation import Evaluation
 from acer.run.export import SUFFIX, Check, Format, export
 from acer.run.training import Training
@@ -182,6 +184,11 @@ class ACER:
         """
         check_choice("to", to, SUFFIX)
         return export(self.agent, self._training.state.masked(), Path(path), to)
+
+    def card(self, evaluation: Evaluation) -> str:
+        """A model card with these scores: the README.md that the Hugging Face Hub expects beside a saved model."""
+        agent = self.agent
+        return card(self.config, self._training.state.trained, agent.observation, agent.action, versions(), evaluation)
 
     @classmethod
     @speaking_python()

@@ -9,7 +9,7 @@ May import: everything.
 
 from types import ModuleType
 
-from acer.commands import bench, envs, evaluate, experiment, export, plot, record, report, resume, train, tune
+from acer.commands import bench, card, envs, evaluate, experiment, export, plot, record, report, resume, train, tune
 
 COMMANDS: dict[str, ModuleType] = {
     "train": train,
@@ -17,6 +17,7 @@ COMMANDS: dict[str, ModuleType] = {
     "eval": evaluate,
     "record": record,
     "export": export,
+    "card": card,
     "plot": plot,
     "experiment": experiment,
     "tune": tune,
