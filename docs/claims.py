@@ -377,8 +377,8 @@ CLAIMS = [
     Claim("Figure 4", "all four components improve performance", ABLATIONS, SIX,
           lambda: together(*((f"`{other}`", ahead(ABLATION, "acer", other))
                              for other in ("no-trust-region", "no-sdn", "no-retrace", "no-truncation")))),
-    Claim("Proposition 1", "B contracts by γ at least", THEORY, "100 MDPs",
-          lambda: below("contraction", "operator B", lambda x: True, 0.9 + 1e-9, "by at most {} with γ = 0.9")),
+    Claim("Proposition 1", "B contracts with a factor of at most γ", THEORY, "100 MDPs",
+          lambda: below("contraction", "operator B", lambda x: True, 0.9 + 1e-9, "largest factor {} with γ = 0.9")),
     Claim("Proposition 1", "B is Retrace", THEORY, "100 MDPs",
           lambda: below("limits", "Retrace", lambda x: True, 1e-9, "largest difference {}")),
     Claim("Section 7", "B is the Bellman operator at c = 0", THEORY, "100 MDPs",

@@ -113,8 +113,9 @@ class Config:
     algo: str = setting(COMMON, "acer", choices=ALGORITHMS)
     """Algorithm: ACER, a baseline of Section 6, or ACER with one component removed (Section 6.1)."""
     preset: str = setting(COMMON, "classic", choices=PRESETS)
-    """Where the other settings come from: games, control tasks or small environments with our departures from the
-    paper, or the paper as printed (docs/deviations.md)."""
+    """Where the other settings come from: classic (small environments), atari (games), control (control tasks) and
+    efficient (where steps cost more than updates; docs/efficiency.md) with our departures from the paper, or paper, as
+    printed (docs/deviations.md)."""
     steps: int = setting(COMMON, 100_000, AT_LEAST_1)
     """Environment steps to train for, over all environments; the run ends with the trajectories that reach them
     (ours)."""
@@ -272,7 +273,7 @@ class Config:
     """What the entropy's weight is counted in: rewards, or as δ is in the running size of the critic's errors, so that
     it means the same however large rewards are (ours; measured in docs/efficiency.md)."""
     critic_weight: float = setting(GRADIENT, 1.0, NOT_NEGATIVE)
-    """Factor on the critic's gradient (1, Algorithms 2 and 3)."""
+    """Factor on the critic's gradient (1, Section 3.1 and Algorithm 3; Algorithm 2 prints 2)."""
     rmsprop_decay: float = setting(GRADIENT, 0.99, FRACTION)
     """Decay of RMSProp's mean of squares (A3C's; ours)."""
     rmsprop_epsilon: float = setting(GRADIENT, 1e-6, POSITIVE)
