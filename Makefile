@@ -11,10 +11,11 @@ LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all:
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml lock.txt lock-cuda.txt
+$(READY): pyproject.toml lock.txt lock-cpu.txt lock-cuda.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "acer needs Python 3.11 or newer; name one: make PYTHON=python3.11 …"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	@$(LOCKED) -r lock-cpu.txt 2>/dev/null || echo "pip finds no PyTorch without CUDA here: installing the index's"
 	$(LOCKED) -r lock.txt
 	@$(BIN)/python .ci/cuda.py || $(LOCKED) -r lock-cuda.txt
 	$(PIP) --no-deps --no-index --no-build-isolation -e .
@@ -61,7 +62,7 @@ docs: $(READY)  ## the documentation site in build/site; first the pages that ar
 wheel: $(READY)  ## dist/acer-….whl
 	$(BIN)/python -m build --wheel
 
-lock: $(READY)  ## lock.txt and lock-cuda.txt anew, after a change of pyproject.toml or constraints.txt
+lock: $(READY)  ## lock.txt, lock-cpu.txt and lock-cuda.txt anew, after a change of pyproject.toml or constraints.txt
 	$(PIP) uv
 	$(BIN)/python .ci/lock.py
 

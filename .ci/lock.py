@@ -1,4 +1,4 @@
-"""Writes lock.txt and lock-cuda.txt anew: the packages of constraints.txt with the hashes of all their files.
+"""Writes lock*.txt anew: the packages of constraints.txt with the hashes of all their files.
 
 `make lock` calls it after a change of pyproject.toml or constraints.txt. uv resolves for Python 3.11 to 3.13 and every
 system at once.
@@ -12,12 +12,11 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-# PyTorch's builds without CUDA have an index of their own, which uv is not asked to read.
-CPU_BUILDS = {
-    "torch==2.13.0": [  # torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl
-        "6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b"
-    ]
-}
+# PyTorch's builds without CUDA have an index of their own, which uv is not asked to read. They have a file of their own:
+# beside hashes of the other builds pip would pass over one that it finds in a folder, for that tells no hash.
+CPU_BUILDS = [
+    "torch==2.13.0+cpu --hash=sha256:6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b"  # cp311, x86-64
+]
 CUDA = re.compile(r"(nvidia|cuda|triton)\b")  # what only PyTorch's CUDA builds need: gigabytes
 # The suite's models are wanted on every Python. dm_control asks for labmaze, which they do not need and which has no
 # wheel for Python 3.13; Box2D has none for 3.14. The lock is installed without asking for more.
@@ -45,16 +44,11 @@ def resolved() -> list[str]:
     return re.split(r"\n(?=\S)", text.strip())
 
 
-def with_cpu_builds(package: str) -> str:
-    """The package's lines with the hashes of builds that another index has."""
-    name = package.split()[0]
-    return package + "".join(f" \\\n    --hash=sha256:{digest}" for digest in CPU_BUILDS.get(name, []))
-
-
 def main() -> None:
-    packages = [with_cpu_builds(package) for package in resolved()]
+    packages = resolved()
     for name, what, those in (
         ("lock.txt", "what `make` installs.", [package for package in packages if not CUDA.match(package)]),
+        ("lock-cpu.txt", "PyTorch without CUDA, for those whose pip finds it.", CPU_BUILDS),
         ("lock-cuda.txt", "what PyTorch's CUDA builds need beside lock.txt.", list(filter(CUDA.match, packages))),
     ):
         (ROOT / name).write_text(HEADER.format(what=what, name=name) + "\n".join(those) + "\n")

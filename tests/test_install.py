@@ -72,7 +72,7 @@ def test_the_lock_has_the_versions_of_the_constraints_and_a_hash_of_each():
     build = pinned("lock.txt").get("setuptools")
     assert f'"setuptools=={build}"' in (ROOT / "pyproject.toml").read_text()
     assert {name: version for name, version in lock.items() if name != "setuptools"} == versions, "run `make lock`"
-    for file in ("lock.txt", "lock-cuda.txt"):
+    for file in ("lock.txt", "lock-cpu.txt", "lock-cuda.txt"):
         for package in re.split(r"\n(?=\w)", (ROOT / file).read_text())[1:]:
             assert "--hash=sha256:" in package, package
 
