@@ -345,6 +345,12 @@ def test_an_instance_keeps_its_arguments_and_its_wrappers(tmp_path):
     assert max(ACER.load(tmp_path / "m", env=gym.make("CartPole-v1", max_episode_steps=3)).evaluate(2).lengths) <= 3
 
 
+def test_a_wrapped_instance_has_its_ids_preset():
+    pytest.importorskip("mujoco", reason="needs the extra control")
+    model = ACER(gym.wrappers.TimeLimit(gym.make("InvertedPendulum-v5"), 7))
+    assert model.config.preset == ACER("InvertedPendulum-v5").config.preset == "control"
+
+
 def test_vectors_of_own_functions_and_own_vector_classes():
     many = gym.vector.SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 4)
     assert ACER(many, **SMALL).learn(320).config.environments == 4

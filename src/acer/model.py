@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from acer import config as configuration
 from acer.config import Config, options_for, speaking_python
 from acer.config.setting import check_choice
-from acer.envs import preset_of, spaces_of
+from acer.envs import spaces_of
 from acer.envs.sources import AnyEnv, source_of
 from acer.errors import SettingsError
 from acer.learner.actor_learner import Agent
@@ -36,8 +36,7 @@ class ACER:
         settings = source.settings | settings
         configuration.check_names(settings)
         _, action = spaces_of(source.env, **options_for(source.env, settings))
-        preset = preset or preset_of(source.env)
-        config = configuration.defaults(source.name, action.continuous, preset, algo, **settings)
+        config = configuration.defaults(source.name, action.continuous, preset or source.preset, algo, **settings)
         self._adopt(Training(config, source.env))
 
     def _adopt(self, training: Training) -> None:

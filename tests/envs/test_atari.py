@@ -3,12 +3,15 @@
 import subprocess
 import sys
 
+import gymnasium as gym
 import imageio_ffmpeg
 import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("ale_py", reason="needs the extra atari")
+
+import ale_py
 
 from acer import ACER
 from acer.config import defaults
@@ -21,6 +24,8 @@ from acer.learner.replay import Replay
 from acer.learner.rollout import FIELDS, Rollout
 from acer.run.training import Training
 from acer.run.video import Shown
+
+gym.register_envs(ale_py)
 
 SMALL = {"environments": 2, "trajectories_per_update": 2, "hidden": (8,), "replay_capacity": 400, "replay_start": 40,
          "threads": 1, "precision": "float32"}  # fmt: skip
@@ -67,6 +72,49 @@ def test_ale_pys_own_ids_are_the_same_games_with_the_papers_preprocessing(name):
     assert canonical(name) == "pong" and preset_of(name) == "atari"
     observation, action = spaces_of(name)
     assert observation.shape == (4, 84, 84) and action.size == 6
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: gym.make("ALE/Pong-v5"),
+        lambda: gym.make("PongNoFrameskip-v4", render_mode="rgb_array"),
+        lambda: gym.make_vec("ALE/Pong-v5", num_envs=2, vectorization_mode="async"),
+    ],
+)
+def test_an_instance_of_a_game_is_played_as_its_id_is(make, capsys):
+    env = make()
+    model = ACER(env, **SMALL)
+    env.close()
+    model.close()
+    assert (model.config.env, model.config.preset, model.config.workers) == ("pong", "atari", False)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "has the paper's preprocessing" in said and "4×84×84" in said
+
+
+def test_ale_pys_own_vector_is_the_papers_preprocessing_already(capsys):
+    env = gym.make_vec("ALE/Pong-v5", num_envs=2)
+    model = ACER(env, **SMALL)
+    env.close()
+    model.close()
+    assert (model.config.env, model.config.preset, capsys.readouterr().err) == ("pong", "atari", "")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: gym.make("ALE/Pong-v5", frameskip=2),
+        lambda: gym.wrappers.TimeLimit(gym.make("PongNoFrameskip-v4"), 99),
+    ],
+)
+def test_a_game_that_is_made_otherwise_stays_so_and_is_said(make, capsys):
+    env = make()
+    model = ACER(env, **SMALL)
+    env.close()
+    model.close()
+    assert model.config.preset == "atari" and model.agent.observation.shape == (3, 210, 160)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f'ACER("{env.spec.id}") has the paper\'s preprocessing' in said
 
 
 def test_games_beyond_the_57_keep_their_ids():

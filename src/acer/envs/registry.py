@@ -45,7 +45,7 @@ def options_of(env: str | EnvMaker) -> tuple[str, ...]:
     return family_of(env).options
 
 
-def steps_natively(env: str) -> bool:
+def steps_natively(env: str | EnvMaker) -> bool:
     """Whether a batch of the environment steps in threads of its own."""
     return family_of(env).batch is not None
 

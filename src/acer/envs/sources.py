@@ -3,7 +3,7 @@ vector environments."""
 
 import copy
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,10 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
+from acer.console import warn
+from acer.envs.atari import ATARI
 from acer.envs.others import EnvMaker
-from acer.envs.registry import canonical, spaces_of
+from acer.envs.registry import canonical, preset_of, spaces_of, steps_natively
 from acer.envs.spaces import ObservationSpec
 from acer.errors import AcerError, EnvironmentFault
 
@@ -25,21 +27,22 @@ class Source:
 
     name: str  # as config.json has it
     env: str | EnvMaker
+    preset: str = "classic"
     settings: dict[str, Any] = field(default_factory=dict)  # that an instance brings along
 
 
 def source_of(env: AnyEnv) -> Source:
     if isinstance(env, str):
         name = canonical(env)
-        return Source(name, name)
+        return Source(name, name, preset_of(name))
     if isinstance(env, gym.Env):
         return _like(env.spec, env.observation_space)
     if isinstance(env, VectorEnv):
-        brought = {"environments": env.num_envs}
-        if isinstance(env, AsyncVectorEnv):
-            brought["workers"] = True
         source = _like(env.spec, env.single_observation_space, env)
-        return Source(source.name, source.env, source.settings | brought)
+        brought = {"environments": env.num_envs}
+        if isinstance(env, AsyncVectorEnv) and not steps_natively(source.env):
+            brought["workers"] = True
+        return replace(source, settings=source.settings | brought)
     if not callable(env):
         raise EnvironmentFault(
             f"{env!r} is no environment: give a Gymnasium id, an environment, or a function that makes one"
@@ -62,8 +65,14 @@ def _like(spec: EnvSpec | None, space: gym.Space[Any], many: Any = None) -> Sour
         plain.kwargs = spec.kwargs
         name = canonical(spec.id)
         if plain == spec and _observes(name, space, given):
-            return Source(name, name, {"env_kwargs": given} if given else {})
-    return Source(f"<instance>:{spec.id}", partial(_make, spec))
+            return Source(name, name, preset_of(name), {"env_kwargs": given} if given else {})
+        if ATARI.knows(spec.id):
+            papers = f'ACER("{spec.id}") has the paper\'s preprocessing'
+            if plain == spec and not given:
+                warn(f"{papers}, and this has it, too: predict takes images 4×84×84")
+                return Source(name, name, preset_of(name))
+            warn(f"{papers}; this is played as it was made")
+    return Source(f"<instance>:{spec.id}", partial(_make, spec), preset_of(spec.id))
 
 
 def _of_one(spec: EnvSpec) -> EnvSpec:
@@ -76,7 +85,7 @@ def _of_one(spec: EnvSpec) -> EnvSpec:
 
 
 def _observes(name: str, space: gym.Space[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether what the name makes observes `space`; ale-py's own ids are made otherwise here."""
+    """Whether what the name makes observes `space`."""
     try:
         json.dumps(kwargs)
         return spaces_of(name, **({"env_kwargs": kwargs} if kwargs else {}))[0] == ObservationSpec(space)
