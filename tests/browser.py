@@ -80,8 +80,10 @@ class Browser:
 
     def _receive(self) -> dict:
         deadline = time.monotonic() + PATIENCE
+        poll = select.poll()
+        poll.register(self._in, select.POLLIN)
         while b"\0" not in self._buffer:
-            ready, _, _ = select.select([self._in], [], [], max(0, deadline - time.monotonic()))
+            ready = poll.poll(1000 * max(0.0, deadline - time.monotonic()))
             chunk = os.read(self._in, 1 << 20) if ready else b""
             if not chunk:
                 raise TimeoutError("Chromium does not answer" if not ready else "Chromium has ended")

@@ -189,7 +189,7 @@ def test_a_run_that_fails_is_written_down_and_stops_no_other(call, monkeypatch):
     monkeypatch.setattr(plans, "jobs", lambda *_: planned)
     code, out, err = call("experiment", "control", "--out", "x", "--jobs", "1")
     assert code == 3
-    bad = "environments:NanObservation-acer-0-0"
+    bad = "environments-NanObservation-acer-0-0"
     assert f"acer: {bad} failed: " in err and "NaN or infinity" in err
     assert "1 run failed; to try again, give the same command again" in err
     assert "x/control.png" in out

@@ -9,6 +9,7 @@ from acer import ACER
 from acer.config import defaults
 from acer.envs import spaces_of
 from acer.errors import CheckpointError
+from acer.machine import versions
 from acer.run import bits, opening
 from environments import Corridor
 from run_files import latest, read_state, rewrite_state
@@ -47,7 +48,7 @@ def test_on_the_same_machine_nothing_is_said(run, capsys):
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ({"versions": {"torch": "1.0.0"}}, f"torch 1.0.0, here {torch.__version__}"),
+        ({"versions": {"torch": "1.0.0"}}, f"torch 1.0.0, here {versions()['torch']}"),
         ({"versions": {"numpy": "1.0.0"}}, "NumPy 1.0.0, here"),
         ({"versions": {"code": "0123456789ab"}}, "acer's code 0123456789ab, here"),
         ({"machine": {"threads": 64}}, "threads: 64, here 1"),

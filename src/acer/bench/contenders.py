@@ -89,7 +89,7 @@ def _in_turns(
     with contextlib.ExitStack() as patches:
         patches.callback(work.env.close)
         for part, owner, name in (
-            ("acting", learner.agent, "act"),
+            ("acting", learner.agent, "choose"),
             ("environments", learner.rollout.env.env, "step"),
             ("learning", actor_learner, "update"),
             ("optimiser", learner.agent.home, "push"),

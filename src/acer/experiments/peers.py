@@ -119,26 +119,34 @@ def _library() -> ModuleType:
     return stable_baselines3
 
 
-class Model:
-    """A trained model that plays, as an evaluation asks an agent to."""
+class Player:
+    """What an evaluation asks of an agent: here one that remembers nothing."""
+
+    def memory(self, count: int) -> NDArray[np.float32]:
+        """Of `count` environments [B, 0]."""
+        return np.zeros((count, 0), np.float32)
+
+
+class Model(Player):
+    """A trained model that plays."""
 
     def __init__(self, model: Any, normalizer: Any) -> None:
         self.model, self.normalizer = model, normalizer
 
-    def act(self, x: NDArray[Any], noise: None, masks: None) -> tuple[NDArray[Any], None]:
+    def act(self, x: NDArray[Any], *_: object) -> tuple[NDArray[Any], None]:
         """The mode action for observations [B, …]."""
         seen = self.normalizer.normalize_obs(x) if self.normalizer else x
         actions, _ = self.model.predict(seen, deterministic=True)
         return actions, None
 
 
-class Uniform:
+class Uniform(Player):
     """Plays any action."""
 
     def __init__(self, action: ActionSpec, seed: int) -> None:
         self.action, self.rng = action, np.random.default_rng(seed)
 
-    def act(self, x: NDArray[Any], noise: None, masks: None) -> tuple[NDArray[Any], None]:
+    def act(self, x: NDArray[Any], *_: object) -> tuple[NDArray[Any], None]:
         """Actions for observations [B, …]."""
         if self.action.continuous:
             return self.rng.uniform(-1, 1, (len(x), self.action.size)).astype(np.float32), None
@@ -165,7 +173,7 @@ class Watch:
     def close(self) -> None:
         self.env.close()
 
-    def step(self, model: Any, player: Model, ended: int) -> bool:
+    def step(self, model: Any, player: Player, ended: int) -> bool:
         """After each step of the environments; whether the training goes on. ended: episodes."""
         steps, config = int(model.num_timesteps), self.config
         self.episodes += ended
@@ -188,7 +196,7 @@ class Watch:
         })  # fmt: skip
         (self.directory / "progress.csv").write_text(runs.table(runs.COLUMNS, self.rows))
 
-    def evaluate(self, steps: int, player: "Model | Uniform") -> None:
+    def evaluate(self, steps: int, player: Player) -> None:
         """Adds one to eval.csv: the mode action, in environments and on seeds of its own."""
         seconds = time.perf_counter() - self.began
         (seeds,) = self.seeds.spawn(1)

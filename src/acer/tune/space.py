@@ -29,6 +29,8 @@ SPACES: dict[str, dict[str, str]] = {
     "classic": {"reward_scale": "1e-3..1:log"},
     "control": {"reward_scale": "1e-2..1:log"},
     "atari": {"learning_rate": "5e-5..1e-3:log", "replay_ratio": "1,2,4", "trajectory_length": "10,20"},
+    "efficient": {"learning_rate": "1e-4..3e-3:log", "replay_ratio": "8,16,32", "trajectory_length": "8,16,32",
+                  "trajectories_per_update": "4,8,16", "target_rate": "3e-3..1e-1:log"},
     "paper": {"learning_rate": "5e-5..2e-3:log"},
 }  # fmt: skip
 PAPER = {"learning_rate": f"{LEARNING_RATES[0]!r}..{LEARNING_RATES[1]!r}:log", "delta": f"{DELTAS[0]}..{DELTAS[1]}"}
