@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from acer import ACER, Callback
-from acer.config import ALGORITHMS
+from acer.config import ALGORITHMS, SETTINGS
+from acer.config.guesses import STABLE_BASELINES
 from acer.errors import AcerError, CheckpointError, SettingsError
 from acer.run import tables
 from environments import Corridor, Target, Unbounded
@@ -374,6 +375,45 @@ def test_learn_takes_the_words_of_stable_baselines():
     assert model.steps >= 320 and seen[-1] == model.steps
     with pytest.raises(SettingsError, match="mean the same"):
         model.learn(10, total_timesteps=10)
+
+
+@pytest.mark.parametrize(
+    ("made", "learns", "shown"),
+    [
+        ({}, {}, False),
+        ({"verbose": 1}, {}, True),
+        ({"verbose": 1}, {"verbose": 0}, False),
+        ({}, {"verbose": 1}, True),
+        ({}, {"progress_bar": True}, True),
+        ({}, {"progress": True}, True),
+    ],
+)
+def test_verbose_and_progress_bar_show_the_training(made, learns, shown, capsys):
+    ACER("CartPole-v1", log_every=320, **made, **SMALL).learn(320, **learns)
+    out, err = capsys.readouterr()
+    assert out == "" and ("of 320 steps" in err) == shown
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ACER("CartPole-v1", n_steps=5), "unknown setting 'n_steps', a word of Stable-Baselines3: say traj"),
+        (lambda: ACER("CartPole-v1").learn(9, tb_log_name="a"), "learn takes no 'tb_log_name', a word of Stable-Basel"),
+        (lambda: ACER("CartPole-v1").learn(9, log_interval=4), "say ACER(…, log_every=…), which counts steps"),
+        (lambda: ACER("CartPole-v1").learn(9, reset_num_timesteps=False), "a new ACER begins at 0"),
+        (lambda: ACER("CartPole-v1").learn(9, progres=True), "learn takes no 'progres'; did you mean 'progress'?"),
+    ],
+)
+def test_words_that_have_no_meaning_here_are_refused_in_one_line(call, message):
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        call()
+
+
+def test_what_stands_for_a_word_of_stable_baselines_is_ours():
+    for said in STABLE_BASELINES.values():
+        for name in re.findall(r"say (\w+)$", said):
+            assert name in SETTINGS
+    assert not STABLE_BASELINES.keys() & SETTINGS.keys()
 
 
 @pytest.mark.parametrize("name", ["callback", "callbacks"])

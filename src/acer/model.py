@@ -1,5 +1,6 @@
 """The Python interface: `ACER("CartPole-v1").learn(50_000)`, in the shape that users of Stable-Baselines3 know."""
 
+from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 
 from acer import config as configuration
 from acer.config import Config, options_for, speaking_python
+from acer.config.guesses import guess
 from acer.config.setting import check_choice
 from acer.envs import spaces_of
 from acer.envs.sources import AnyEnv, source_of
@@ -27,20 +29,22 @@ class ACER:
 
     `env` is a Gymnasium id, `module:Class`, or a function that makes an environment. An environment that is made
     already, or a vector of them, is taken as a model: the agent trains in others like it. Settings are those of
-    `acer.Config`; what is not given comes from the preset.
+    `acer.Config`; what is not given comes from the preset. `verbose` is that of each `learn`.
     """
 
     @speaking_python()
-    def __init__(self, env: AnyEnv, *, preset: str | None = None, algo: str = "acer", **settings: Any) -> None:
+    def __init__(
+        self, env: AnyEnv, *, preset: str | None = None, algo: str = "acer", verbose: int = 0, **settings: Any
+    ) -> None:
         source = source_of(env)
         settings = source.settings | settings
         configuration.check_names(settings)
         _, action = spaces_of(source.env, **options_for(source.env, settings))
         config = configuration.defaults(source.name, action.continuous, preset or source.preset, algo, **settings)
-        self._adopt(Training(config, source.env))
+        self._adopt(Training(config, source.env), verbose)
 
-    def _adopt(self, training: Training) -> None:
-        self._training = training
+    def _adopt(self, training: Training, verbose: int = 0) -> None:
+        self._training, self._verbose = training, verbose
         self._rng = np.random.default_rng(np.random.SeedSequence(training.config.seed).spawn(4)[3])
 
     @classmethod
@@ -75,19 +79,23 @@ class ACER:
         progress: bool = False,
         total_timesteps: int | None = None,
         callback: Callbacks = (),
-        verbose: int = 0,
+        progress_bar: bool = False,
+        verbose: int | None = None,
+        **others: Any,
     ) -> Self:
         """Trains for `steps` more steps (by default to `config.steps`); with `out`, logs and checkpoints go there.
 
         A callback is a `Callback`, or a function of the run and the report that is called after each rollout.
-        `total_timesteps`, `callback` and `verbose` are Stable-Baselines3's words for `steps`, `callbacks` and
-        `progress`. A learning rate that falls to 0 does so by the end of each call.
+        `total_timesteps`, `callback`, and `progress_bar` or `verbose`, are Stable-Baselines3's words for `steps`,
+        `callbacks` and `progress`. A learning rate that falls to 0 does so by the end of each call.
         """
+        for name in others:
+            raise SettingsError(f"learn takes no {name!r}{guess(name, signature(self.learn).parameters)}")
         if total_timesteps is not None:
             if steps is not None:
                 raise SettingsError("steps and total_timesteps mean the same: give one of them")
             steps = total_timesteps
-        progress = progress or verbose > 0
+        verbose = self._verbose if verbose is None else verbose
         training = self._training
         if steps is not None:
             if steps < 1:
@@ -97,7 +105,7 @@ class ACER:
         if out is not None:
             training.begin(Path(out))
         training.stopping = training.interrupted = False
-        training.run(shown=progress)
+        training.run(shown=progress or progress_bar or verbose > 0)
         if training.interrupted:
             training.interrupted = False
             raise KeyboardInterrupt

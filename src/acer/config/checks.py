@@ -1,11 +1,11 @@
 """From names and values to a whole configuration: preset, algorithm, what the user gave; what cannot be meant is
 refused, each with a line that says what to change."""
 
-import difflib
 import math
 from typing import Any
 
 from acer.config.algorithms import ALGORITHMS
+from acer.config.guesses import guess
 from acer.config.presets import PRESETS
 from acer.config.setting import check_choice, check_value, coerced, flag_name
 from acer.config.settings import SETTINGS, Config
@@ -42,9 +42,7 @@ def check_names(values: dict[str, Any]) -> None:
     """Refuses names that are not settings."""
     for name in values:
         if name not in SETTINGS:
-            near = difflib.get_close_matches(name, SETTINGS, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise SettingsError(f"unknown setting {name!r}{hint}")
+            raise SettingsError(f"unknown setting {name!r}{guess(name, SETTINGS)}")
 
 
 def validate(config: Config) -> Config:
