@@ -475,7 +475,7 @@ def test_the_advice_for_an_unbounded_action_space_helps():
     advice = re.search(r"gymnasium\.wrappers\.TransformAction\(.*\)", str(error.value)).group()
 
     def bounded():
-        return eval(advice, {"gymnasium": gym, "env": Unbounded(), "float32": np.float32})
+        return eval(advice, {"gymnasium": gym, "env": Unbounded()})
 
     ACER(bounded, **SMALL).learn(320).close()
 

@@ -160,7 +160,7 @@ class ActionSpec:
         if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
             raise EnvironmentFault(
                 f"action space {space} has no finite bounds; give it some that suit: gymnasium.wrappers.TransformAction"
-                f"(env, lambda action: action, gymnasium.spaces.Box(-1, 1, {space.shape}, {space.dtype}))"
+                f"(env, lambda action: action, gymnasium.spaces.Box(-1, 1, {space.shape}, '{space.dtype}'))"
             )
 
     @property
