@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import optuna
 import pytest
 
 from acer.commands.tune import PRUNERS, SAMPLERS
@@ -21,10 +20,20 @@ def test_trial_i_of_the_papers_sampler_is_setting_i_of_its_experiments():
     ]
 
 
-def test_every_sampler_that_the_command_has_draws():
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_sampler_that_the_command_has_draws(name):
+    """Twelve trials: the first ten of Gaussian processes and of TPE are random."""
+    base = a_search().base
+    asked = Search(base, space.paper(base)) if name == "paper" else a_search()
+    study = tune(asked, Path("x"), 12, lambda job, number: job.config.learning_rate, sampler=name)
+    rates = [trial.params["learning_rate"] for trial in study.trials() if trial.state.name == "COMPLETE"]
+    assert len(rates) == 12
+    if name in ("gp", "tpe"):
+        assert min(rates[10:]) > sum(rates[:10]) / 10  # they have learnt that more is better
+
+
+def test_every_sampler_has_its_name():
     assert set(SAMPLERS) == samplers.SAMPLERS.keys()
-    for name in SAMPLERS:
-        assert isinstance(samplers.sampler(name, 0, 3), optuna.samplers.BaseSampler)
 
 
 @pytest.mark.parametrize(
