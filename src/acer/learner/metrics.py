@@ -50,7 +50,7 @@ _ALL = (
     Metric("explained_variance", "Explained variance", "of the returns, by the critic: 1 is perfect", chart=6,
            spiky=True, advice="0 is as good as a constant"),
     Metric("distinct", "Distinct patches", "share of the convolutions' work that the distinct patches of images need",
-           kept=False, advice="with `--reuse auto`, only they are computed below 0.7"),
+           kept=False, advice="with `--reuse auto`, only they are computed where share × threads is at most 0.7"),
     Metric("staleness", "Staleness", "updates between the parameters that an update was computed from and its arrival",
            kept=False,
            advice="with `shared` and `ray`: by others, and with `--overlap` one of its own"),

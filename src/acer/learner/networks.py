@@ -17,7 +17,7 @@ from acer.learner.torsos import ACTIVATIONS, Activation, Architecture, ConvNet, 
 if TYPE_CHECKING:
     from acer.learner.reuse import Patches
 
-WORTH = 0.7  # share of the convolutions' work, times threads, from which on reuse costs what it saves: gathers have one
+WORTH = 0.7  # largest share of the convolutions' work, times threads, at which reuse pays: gathers have one thread
 
 
 class Encoder(nn.Module):
