@@ -232,8 +232,9 @@ def test_a_run_learns_the_same():
     assert report.diagnostics["grad_norm"] == pytest.approx(without.diagnostics["grad_norm"], rel=1e-4)
 
 
-def test_a_run_taken_up_again_goes_on_bit_for_bit(tmp_path):
-    settings = SMALL | {"reuse": "always"}
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_run_taken_up_again_goes_on_bit_for_bit(precision, tmp_path):
+    settings = SMALL | {"reuse": "always", "precision": precision}
     whole = ACER("pong", seed=1, steps=480, **settings).learn(480)
     ACER("pong", seed=1, steps=480, **settings).learn(240, out=tmp_path / "run").close()
     parts = ACER.load(tmp_path / "run", resume=True).learn(240)
