@@ -145,8 +145,10 @@ class Market(gym.Env[Any, Any]):
     """Ten steps; each shows what the goods of every stall pay, and which are sold out: to ask for one of those is an
     error. They would pay best. Best by a policy: `best`, the most of what there is."""
 
-    def __init__(self, stalls: tuple[int, ...] = (5,)) -> None:
-        self.stalls = stalls
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, stalls: tuple[int, ...] = (5,), render_mode: str | None = None) -> None:
+        self.stalls, self.render_mode = stalls, render_mode
         self.action_space = spaces.Discrete(stalls[0]) if len(stalls) == 1 else spaces.MultiDiscrete(stalls)
         self.observation_space = spaces.Box(0, 2, (2 * sum(stalls),), np.float32)
         self.best = 0.0
@@ -168,6 +170,9 @@ class Market(gym.Env[Any, Any]):
         self.best += float(sum(part.max() for part in np.split(np.where(self.there, self.pays, 0), ends[:-1])))
         over = self.steps == 10
         return self._open(), reward, over, False, {"best": self.best} if over else {}
+
+    def render(self) -> Any:
+        return np.full((32, 32, 3), 20 * self.steps, np.uint8)
 
     def _open(self) -> Any:
         count = sum(self.stalls)

@@ -280,6 +280,23 @@ def test_no_illegal_action_is_ever_taken(stalls: tuple[int, ...], workers: bool,
     model.close()
 
 
+def test_no_illegal_action_is_ever_taken_by_many_processes() -> None:
+    """An actor-learner's environment that fails ends the run at once."""
+    model = ACER(Market, home="shared", actors=2, most_deaths=1, **SMALL).learn(1_200)
+    assert all("masks" in part.replay for part in model._training.state.actors)
+    assert model.evaluate(5, deterministic=False).lengths == [10] * 5
+    model.close()
+
+
+@pytest.mark.parametrize("policy", ["mode", "sampled"])
+def test_no_illegal_action_is_ever_filmed(policy: str, call: Any, tmp_path: Any) -> None:
+    ACER(Market, **SMALL).save(tmp_path / "model")
+    flags = ("--env", "environments:Market", "--policy", policy, "--episodes", 3, "--output", tmp_path / "film.png")
+    code, out, err = call("record", tmp_path / "model", *flags)
+    assert code == 0, err
+    assert (tmp_path / "film.png").exists() and len(out.split(",")) == 3
+
+
 def test_masks_are_stored_with_their_trajectory() -> None:
     model = ACER(Market, **SMALL)
     learner = model._training.learner
