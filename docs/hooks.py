@@ -35,14 +35,14 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the pages from outside docs/, those made of docstrings, and the results that pages link to."""
+    """Adds the pages from outside docs/, those made of docstrings, and the results and examples that pages link to."""
     for path, page in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / path).read_text()))
     for room in _rooms():
         files.append(File.generated(config, f"reference/{room.name}.md", content=_docstrings(room)))
     linked = {_target(page.src_uri, link["path"]) for page in files.documentation_pages() for link in _links(page)}
     for path in sorted(linked):
-        if path.startswith("results/") and path not in PAGES and (ROOT / path).is_file():
+        if path.startswith(("results/", "examples/")) and path not in PAGES and (ROOT / path).is_file():
             files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
     return files
 

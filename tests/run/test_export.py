@@ -1,7 +1,9 @@
 """Policies as files for programs without acer: they act as `predict` does."""
 
+import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -247,3 +249,23 @@ def test_the_command(tmp_path, call):
     assert ACER.load(tmp_path / "model").steps == 0  # the file beside it is in nobody's way
     code, _, err = call("export", tmp_path / "nothing")
     assert code == 2 and len(err.strip().splitlines()) <= 2
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_twenty_lines_play_a_file_where_neither_acer_nor_pytorch_is(env, tmp_path):
+    model = ACER(env, **TINY)
+    model.export(tmp_path / "policy.onnx")
+    played, score, ended = gym.make(env), 0.0, False
+    observation, _ = played.reset(seed=0)
+    while not ended:
+        observation, reward, terminated, truncated, _ = played.step(model.predict(observation, deterministic=True)[0])
+        score, ended = score + float(reward), terminated or truncated
+    model.close()
+
+    example = Path(__file__).parents[2] / "examples" / "play_onnx.py"
+    assert len(example.read_text().splitlines()) <= 20
+    code = "import runpy, sys; sys.modules.update(acer=None, torch=None); runpy.run_path({!r}, None, '__main__')"
+    command = [sys.executable, "-c", code.format(str(example)), "policy.onnx", env]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(score, rel=1e-4)
