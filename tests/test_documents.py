@@ -95,6 +95,14 @@ def test_figures_have_a_file(page):
         assert (ROOT / script).is_file()
 
 
+def test_what_three_libraries_have_acer_has_or_leaves_to_them():
+    compared, left = (ROOT / "docs/comparison.md").read_text().split("## What acer leaves to them")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in compared.splitlines() if "|" in line]
+    rows = [row for row in rows if len(row) == 7 and row[1] in ("yes", "partly", "no")]
+    lacking = {feature for feature, acer, *others in rows if acer != "yes" and others.count("yes") >= 3}
+    assert len(rows) >= 30 and lacking <= set(re.findall(r"^\| (.+?)(?::.*)? \|", left, re.MULTILINE))
+
+
 # Blocks of code
 
 
