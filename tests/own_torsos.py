@@ -35,4 +35,9 @@ class Remembers(Wide):
         self.layers.append(nn.BatchNorm1d(24))
 
 
+class InPlace(Wide):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.mul_(2))
+
+
 number = 3

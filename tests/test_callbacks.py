@@ -10,7 +10,7 @@ from rich.text import Text
 from acer import ACER
 from acer.callbacks import EvaluateEvery, SaveEvery, StopOnPlateau, StopOnReturn
 from acer.console import errors
-from acer.errors import CheckpointError, SettingsError
+from acer.errors import SettingsError
 from acer.run.display import Cell, Display
 from acer.run.evaluation import Evaluation
 
@@ -48,10 +48,13 @@ def test_models_are_saved_on_the_way_as_they_were(tmp_path):
     assert not np.array_equal(first, second)
 
 
-def test_a_folder_that_is_no_model_is_not_replaced(tmp_path):
+@pytest.mark.parametrize("saves", [lambda at: EvaluateEvery(80, 1, save_best=at), lambda at: SaveEvery(80, at / "x")])
+def test_a_model_that_cannot_be_saved_costs_itself_and_not_the_run(saves, tmp_path, capsys):
     (tmp_path / "mine").mkdir()
-    with pytest.raises(CheckpointError, match="is not a saved model"):
-        cartpole().learn(80, callbacks=EvaluateEvery(80, 1, save_best=tmp_path / "mine"))
+    (tmp_path / "mine" / "x").write_text("a file where a folder should be")
+    model = cartpole().learn(160, callbacks=saves(tmp_path / "mine"))
+    assert model.steps >= 160 and "is not saved: " in capsys.readouterr().err
+    assert (tmp_path / "mine" / "x").read_text() == "a file where a folder should be"
 
 
 class Scores(EvaluateEvery):

@@ -87,3 +87,20 @@ def test_what_cannot_be_meant_is_refused(settings, message):
 
 def test_replay_may_begin_when_the_memory_is_full():
     assert defaults("X", False, environments=4, replay_capacity=100, replay_start=400).replay_start == 400
+
+
+@pytest.mark.parametrize(
+    ("preset", "environments", "trajectories"),
+    [("efficient", n, m) for n, m in ((1, 8), (2, 8), (3, 6), (4, 8), (5, 5), (6, 6), (8, 8), (12, 4), (16, 8))]
+    + [("classic", n, m) for n, m in ((1, 1), (2, 2), (6, 2), (16, 4), (20, 4))],
+)
+def test_an_update_has_about_as_many_trajectories_with_other_numbers_of_environments(
+    preset, environments, trajectories
+):
+    assert defaults("X", False, preset, environments=environments).trajectories_per_update == trajectories
+
+
+def test_the_average_network_has_its_decay_where_it_acts():
+    assert defaults("X", False, trust_region="none", act_with="average", alpha=0.5).alpha == 0.5
+    with pytest.raises(SettingsError, match="--alpha has no meaning here"):
+        defaults("X", False, trust_region="none", alpha=0.5)

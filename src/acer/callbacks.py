@@ -7,7 +7,8 @@ goes on.
 import math
 from pathlib import Path
 
-from acer.errors import SettingsError
+from acer.console import warn
+from acer.errors import AcerError, SettingsError, described
 from acer.learner.actor_learner import Report
 from acer.run.callbacks import Callback, RunView
 from acer.run.evaluation import Evaluation
@@ -63,7 +64,7 @@ class EvaluateEvery(_Every):
         if result.mean > self.best:
             self.best = result.mean
             if self.save_best is not None:
-                run.save(self.save_best)
+                _save(run, Path(self.save_best))
         return None
 
 
@@ -75,7 +76,7 @@ class SaveEvery(_Every):
         self.folder = Path(folder)
 
     def act(self, run: RunView) -> bool | None:
-        run.save(self.folder / f"{run.steps:012d}")
+        _save(run, self.folder / f"{run.steps:012d}")
         return None
 
 
@@ -114,6 +115,14 @@ class StopOnPlateau(Callback):
         else:
             self.without_gain += 1
         return self.without_gain < self.patience
+
+
+def _save(run: RunView, path: Path) -> None:
+    """A model that cannot be saved costs itself, not the run."""
+    try:
+        run.save(path)
+    except (AcerError, OSError) as error:
+        warn(f"the model at step {run.steps:,} is not saved: {described(error)}")
 
 
 def _need(holds: bool, message: str) -> None:

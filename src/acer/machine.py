@@ -22,16 +22,16 @@ def cores() -> int:
 def versions() -> dict[str, str]:
     """Of what decides a run's numbers, this package's own code by its hash."""
     found = {"python": platform.python_version(), "code": _code()}
-    for name in ("acer", "torch", "numpy", "numba", "gymnasium", "mujoco", "ale-py"):
+    for name in ("acer-rl", "torch", "numpy", "numba", "gymnasium", "mujoco", "ale-py"):
         with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
+            found[name.removesuffix("-rl")] = version(name)
     return found
 
 
 def _code() -> str:
     """The first digits of a hash of what decides a run's numbers: no benchmarks, experiments or reports."""
     here = Path(__file__).parent
-    patterns = ("*.py", "envs/**/*.py", "envs/**/*.xml", "learner/*.py", "homes/*.py", "run/*.py")
+    patterns = ("*.py", "config/*.py", "envs/**/*.py", "envs/**/*.xml", "learner/*.py", "homes/*.py", "run/*.py")
     modules = sorted(path for pattern in patterns for path in here.glob(pattern))
     return hashlib.sha256(b"".join(path.read_bytes() for path in modules)).hexdigest()[:12]
 

@@ -152,6 +152,8 @@ class ACER:
         memory = nothing if state is None else np.array(state[0], np.float32)
         if memory.shape != nothing.shape:
             raise SettingsError(f"state has an array of shape {memory.shape}, expected {nothing.shape}")
+        if not np.isfinite(memory).all():
+            raise SettingsError("state has NaN or infinity")
         if episode_start is not None:
             starts = np.asarray(episode_start, np.bool_).reshape(-1)
             if len(starts) not in (1, count):

@@ -313,6 +313,27 @@ def test_shards_together_are_one_server(count):
     assert (together.steps, together.skipped) == (home.steps, home.skipped) == (20, 1)
 
 
+@pytest.mark.parametrize("overlap", [False, True])
+def test_what_is_told_by_itself_brings_no_parameters_that_nobody_takes(overlap):
+    """The server would think that the client has them."""
+    whole = Part(*(np.ones(size, np.float32) for size in (30_000, 20_000, 30_000)))
+    (shard,) = shards_of(whole, 1)
+    home = remote([Direct(shard)], 30_000, 20_000, overlap=overlap)
+    for _ in range(4):
+        home.pull()
+        home.push(torch.ones(30_000), 1e-2)
+        home.count(20)
+        home.flush()
+        home.pull()
+        assert len(home._flying) <= 2 * overlap
+    while not home.arrived():
+        time.sleep(0.01)
+    home.pull()
+    while not home.arrived():
+        time.sleep(0.01)
+    assert torch.equal(home.theta, shard.theta) and home.steps == 80
+
+
 def test_a_client_gets_parameters_no_more_often_than_asked(monkeypatch):
     """Those that are too large for every answer."""
     now = [100.0]

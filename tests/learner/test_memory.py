@@ -131,8 +131,9 @@ def test_every_home_trains_and_resumes_it(home: str, tmp_path: Path) -> None:
 def test_settings_that_cannot_be_meant() -> None:
     with pytest.raises(SettingsError, match="burn_in=20 leaves nothing to learn"):
         ACER("CartPole-v1", recurrent="gru", burn_in=20)
-    with pytest.raises(SettingsError, match="burn_in has no meaning here"):
-        ACER("CartPole-v1", burn_in=2)
+    for other in ({}, {"algo": "a3c", "recurrent": "gru"}):  # a3c has no replay
+        with pytest.raises(SettingsError, match="burn_in has no meaning here"):
+            ACER("CartPole-v1", burn_in=2, **other)
 
 
 # ------------------------------------------------------------------ playing

@@ -1,5 +1,6 @@
 """Torsos: which an observation gets, and what they compute."""
 
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from acer import ACER, cli
 from acer import config as configuration
 from acer.config import defaults
 from acer.envs import ObservationSpec
+from acer.envs.spaces import channels_last
 from acer.errors import CheckpointError, SettingsError
 from acer.learner import algorithms
 from acer.learner.categorical import Categorical
@@ -210,6 +212,7 @@ def test_other_processes_get_the_users_torso() -> None:
         ("own_torsos:Fails", r"cannot be used for observations of shape \(4,\): ValueError: not enough paint"),
         ("own_torsos:TwoOutputs", r"turns \[N, …\] into \[N, features\]"),
         ("own_torsos:Remembers", "running_mean.* layer or group normalisation"),
+        ("own_torsos:InPlace", "changes its input"),
         ("wide", "torso must be one of auto, mlp, conv or module:Class, not 'wide'"),
     ],
 )
@@ -233,3 +236,48 @@ def test_the_command_line_takes_a_torso(tmp_path: Path) -> None:
         cli._run(["eval", run, "--episodes", "1"])
     assert cli._run(["eval", run, "--episodes", "1", *named]) == 0
     assert cli._run(["resume", run, "--steps", "700", *named, "--quiet"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "last"),
+    [((10, 10, 10), True), ((8, 8, 12), True), ((8, 8, 111), True), ((84, 84, 3), True), ((210, 160, 3), True),
+     ((3, 84, 84), False), ((12, 8, 8), False), ((4, 210, 160), False)],
+)  # fmt: skip
+def test_which_dimension_has_the_channels(shape: tuple[int, ...], last: bool) -> None:
+    assert channels_last(spaces.Box(0, 1, shape)) is last
+
+
+def test_a_torso_that_is_the_same_module_each_time_learns_all_the_same() -> None:
+    mine = own_torsos.Wide((4,))
+    before = mine.layers[1].weight.clone()
+    model = ACER("CartPole-v1", torso=lambda shape: mine, shared_torso=False, **SMALL | {"hidden": (64, 64)})
+    first = model.agent.network.policy.torso.module.layers[1].weight.clone()
+    model.learn(200)
+    assert not torch.equal(first, model.agent.network.policy.torso.module.layers[1].weight)
+    assert torch.equal(before, mine.layers[1].weight)
+
+
+def frozen(shape: tuple[int, ...]) -> nn.Module:
+    torso = own_torsos.Wide(shape)
+    torso.layers[1].requires_grad_(False)
+    return torso
+
+
+def test_what_is_frozen_in_a_torso_stays_as_it_is() -> None:
+    model = ACER("CartPole-v1", torso=frozen, **SMALL | {"hidden": (64, 64)})
+    linear, norm = model.agent.network.policy.torso.module.layers[1:3]
+    before = linear.weight.clone(), norm.weight.clone()
+    model.learn(200)
+    assert torch.equal(before[0], linear.weight) and not torch.equal(before[1], norm.weight)
+
+
+def test_a_torso_that_no_other_process_can_have_is_saved_and_refused_there(tmp_path: Path) -> None:
+    lock = threading.Lock()
+
+    def torso(shape: tuple[int, ...]) -> nn.Module:
+        with lock:
+            return own_torsos.Wide(shape)
+
+    ACER("CartPole-v1", torso=torso, target_rate=0.1, **SMALL | {"hidden": (64, 64)}).learn(100, out=tmp_path / "run")
+    with pytest.raises(SettingsError, match="cannot be sent to another process .* use home='local'"):
+        ACER("CartPole-v1", torso=torso, home="shared", actors=2, environments=2).learn(100)

@@ -123,3 +123,20 @@ def test_small_networks_have_one_thread_everywhere():
 class Images(Corridor):
     def __init__(self):
         super().__init__("image")
+
+
+def test_threads_of_another_machine_are_not_the_runs_own(tmp_path):
+    """Else a machine with fewer cores would refuse it."""
+    ACER(Images, **SMALL).learn(20, out=tmp_path / "run").close()
+    where = latest(tmp_path / "run").path
+    rewrite_state(where, read_state(where) | {"machine": read_state(where)["machine"] | {"threads": 1}})
+    try:
+        opening.resume(tmp_path / "run", Images).close()
+        training = opening.resume(tmp_path / "run", Images)
+        training.extend(40)
+        training.run()
+        training.close()
+        assert training.config.threads == 1 and read_state(latest(tmp_path / "run").path)["config"]["threads"] == 0
+        assert '"threads": 0' in (tmp_path / "run" / "config.json").read_text()
+    finally:
+        torch.set_num_threads(1)

@@ -57,3 +57,10 @@ def test_a_search_without_a_value_leaves_a_table_only():
     study = tune(a_search(), OUT, 2, lambda job, number: math.nan)
     assert study.best() is None and outputs.importance(study) == {}
     assert len(read(OUT / "trials.csv")) == 2 and not (OUT / "best.json").exists()
+
+
+def test_the_file_has_what_follows_from_a_preset_and_not_from_the_file():
+    study = tune(a_search(("environments=2,8",)), OUT, 2, values)
+    for trial in study.trials():
+        best = combined(json.loads(outputs.best_settings(study, trial, {})), {})
+        assert best.trajectories_per_update == study.search.config(study.values(trial), 0).trajectories_per_update

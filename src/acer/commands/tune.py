@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         raise SettingsError("there is nothing to search; name it: --search learning_rate=1e-4..1e-2:log")
     if address and args.jobs == 0:
         raise SettingsError("say how many trials the cluster runs at once: --jobs N")
-    at_once = args.jobs or max(1, cores() // base.threads)
+    at_once = args.jobs or max(1, cores() // (base.threads or cores()))
     runner = on_ray(address) if address else here(at_once)
     out = args.out or Path("runs") / "tune" / f"{file_name(base.env)}-{base.algo}"
     say(

@@ -21,15 +21,22 @@ def defaults(env: str, continuous: bool, preset: str = "classic", algo: str = "a
     settings = {**of_preset, **ALGORITHMS[algo].changes, "preset": preset, "algo": algo}
     base = from_dict({"env": env, **settings})
     together = overrides.get("environments")
-    if type(together) is int and together > 0:  # the preset's number, or what of it divides the environments
-        preset_has = base.trajectories_per_update
-        if preset_has <= base.environments or preset_has % together:
-            settings["trajectories_per_update"] = math.gcd(preset_has, together)
+    if type(together) is int and together > 0:
+        settings["trajectories_per_update"] = _trajectories(base, together)
     config = from_dict({"env": env, **settings, **overrides})
     for name, of in SETTINGS.items():
         if of.when and getattr(config, name) != getattr(base, name) and not of.when.holds(config, continuous):
             raise SettingsError(f"{flag_name(name)} has no meaning here: it is for {of.when.said}; leave it out")
     return config
+
+
+def _trajectories(preset: Config, environments: int) -> int:
+    """Of an update, for another number of environments than the preset's: what divides both; or, where the preset has
+    more of them than environments, the multiple that comes nearest from below."""
+    wanted = preset.trajectories_per_update
+    if environments <= wanted and preset.environments < wanted:
+        return environments * (wanted // environments)
+    return math.gcd(wanted, environments)
 
 
 def from_dict(values: dict[str, Any]) -> Config:

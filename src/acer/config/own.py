@@ -5,6 +5,8 @@ from typing import Any, Self
 
 import cloudpickle
 
+from acer.errors import SettingsError, described
+
 
 class OwnCode(str):
     """What Python users give for `module:Class`: its name, as files have it, and the code itself, which no file has."""
@@ -24,7 +26,15 @@ class OwnCode(str):
 
     def __reduce__(self) -> Any:
         """For other processes; a function of a script or of a function has no name to be imported by."""
-        return _unpacked, (str(self), cloudpickle.dumps(self.code))
+        try:
+            return _unpacked, (str(self), cloudpickle.dumps(self.code))
+        except Exception as error:
+            raise SettingsError(
+                f"{self} cannot be sent to another process ({described(error)}): use --home local"
+            ) from error
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
 
 
 def _unpacked(name: str, code: bytes) -> OwnCode:

@@ -62,12 +62,15 @@ RETRACE = When(lambda c, _: _has_q(c) and c.returns == "retrace", "--returns ret
 TIS = When(lambda c, _: ALGORITHMS[c.algo].product_of_weights, "tis and trust-tis")
 PROJECTION = When(lambda c, _: c.trust_region == "projection", "--trust-region projection")
 PENALTY = When(lambda c, _: c.trust_region == "penalty", "--trust-region penalty")
-ANY_TRUST_REGION = When(lambda c, _: c.trust_region != "none", "a trust region")
+AVERAGED = When(
+    lambda c, _: c.trust_region != "none" or c.act_with == "average", "a trust region, or --act-with average"
+)
 DISCRETE_TRUST_REGION = When(lambda c, cont: not cont and c.trust_region != "none", "discrete actions, trust region")
 CONTINUOUS = When(lambda _, continuous: continuous, "continuous actions")
 CONTINUOUS_Q = When(lambda c, continuous: continuous and _has_q(c), "continuous ACER")
 DUELING_Q = When(lambda c, cont: cont and _has_q(c) and ALGORITHMS[c.algo].dueling, "continuous ACER")
 RECURRENT = When(lambda c, _: c.recurrent != "no", "--recurrent gru")
+RECURRENT_REPLAY = When(lambda c, _: c.recurrent != "no" and c.replay_ratio > 0, "--recurrent gru with replay")
 OUR_TORSO = When(lambda c, _: ":" not in c.torso, "torsos that are not of your own")
 SEVERAL_PROCESSES = When(lambda c, _: c.home != "local", "--home shared and --home ray")
 RAY = When(lambda c, _: c.home == "ray", "--home ray")
@@ -217,7 +220,7 @@ class Config:
     replay_start: int = setting(EXPERIENCE, 1_000, NOT_NEGATIVE)
     """Steps stored, over all environments, before replay begins (ours)."""
 
-    burn_in: int = setting(EXPERIENCE, 0, NOT_NEGATIVE, when=RECURRENT)
+    burn_in: int = setting(EXPERIENCE, 0, NOT_NEGATIVE, when=RECURRENT_REPLAY)
     """First steps of a replayed trajectory that only bring memories up to date, and from which nothing is learnt; they
     begin with what the memory held when the trajectory was acted (ours)."""
 
@@ -251,7 +254,7 @@ class Config:
     delta_unit: Literal["rewards", "errors"] = setting(TRUST_REGION, "rewards", when=PROJECTION)
     """What δ is counted in: rewards, as printed, or the running size of the critic's errors, so that it means the same
     however large rewards are (ours; measured in docs/trust-region.md)."""
-    alpha: float = setting(TRUST_REGION, 0.99, FRACTION, when=ANY_TRUST_REGION)
+    alpha: float = setting(TRUST_REGION, 0.99, FRACTION, when=AVERAGED)
     """α, decay of the average policy network (0.99 on Atari, Section 4; 0.995 in control, Section 6)."""
     kl_weight: float = setting(TRUST_REGION, 1.0, NOT_NEGATIVE, when=PENALTY)
     """Weight of the KL penalty, with --trust-region penalty (ours)."""

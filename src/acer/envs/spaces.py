@@ -291,8 +291,13 @@ def is_image(space: gym.Space[Any]) -> bool:
 
 
 def channels_last(space: gym.Space[Any]) -> bool:
+    """Whether an image's channels are its last dimension: two that are equal are height and width, otherwise channels
+    are few. Of a cube they are the last, as Gymnasium has it."""
     shape = space.shape or ()
-    return len(shape) == 3 and shape[-1] < shape[0]
+    if len(shape) != 3:
+        return False
+    first, last = shape[1] == shape[2], shape[0] == shape[1]
+    return last if first != last else shape[-1] <= shape[0]
 
 
 def image_shape(space: gym.Space[Any]) -> tuple[int, ...]:

@@ -26,6 +26,12 @@ import os, select, signal, sys, time
 process, patience, line = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
     signal.signal(number, signal.SIG_IGN)
+def stopped():
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] in "Tt"
+    except OSError:
+        return False
 silent = 0
 while silent < 4:  # each of them whole: a process that was stopped, and its clock not, has time to come back
     if select.select([0], [], [], patience / 4)[0]:
@@ -33,7 +39,7 @@ while silent < 4:  # each of them whole: a process that was stopped, and its clo
         if not os.read(0, 4096):
             sys.exit()
     else:
-        silent += 1
+        silent = 0 if stopped() else silent + 1
 try:
     os.write(2, line.encode())
 except OSError:

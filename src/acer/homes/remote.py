@@ -65,8 +65,11 @@ class Remote:
     def flush(self) -> None:
         """Tells the first shard what it has not heard of, and waits until it has."""
         if any(self._uncounted) or (self._unheard is not None and self._unheard.count):
-            self._flying.append(self._send([self._news(Request(), all_of_it=True)]))
-            self._flying[-1].result()
+            if self._overlap:
+                self._flying.append(self._send([self._news(Request(), all_of_it=True)]))
+                self._flying[-1].result()
+            else:  # counters only: no pull takes what else an answer brings
+                self._take(self._send([self._news(Request(want=COUNTERS), all_of_it=True)]).result())
 
     def observe(self, values: Array) -> None:
         if self.moments is not None and len(values):

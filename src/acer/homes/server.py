@@ -138,8 +138,11 @@ class Shard:
 
     def _welcome(self, listener: Any, secret: bytes) -> None:
         while True:
-            connection, _ = listener.accept()
-            threading.Thread(target=self._serve, args=(connection, secret), daemon=True).start()
+            try:
+                connection, _ = listener.accept()
+                threading.Thread(target=self._serve, args=(connection, secret), daemon=True).start()
+            except (OSError, RuntimeError):  # too many files or threads: others may come later
+                time.sleep(0.1)
 
     def _serve(self, connection: Any, secret: bytes) -> None:
         torch.set_num_threads(1)  # of this thread

@@ -186,7 +186,12 @@ class Group:
         return news
 
     def parts(self) -> list[ActorState | None]:
-        return self._processes.ask("part", meanwhile=self._forward_if_possible)
+        parts = self._processes.ask("part", meanwhile=self._forward_if_possible)
+        with suppress(WireLost):  # the next work tells of it
+            self._hear_observations()
+            self._count()
+            self.remote.flush()
+        return parts
 
     def forward(self) -> None:
         """Takes what processes have handed over; sends it when there is enough and the last is answered."""

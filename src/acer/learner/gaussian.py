@@ -17,8 +17,8 @@ NODES, WEIGHTS = (torch.from_numpy(of) for of in np.polynomial.hermite_e.hermega
 
 def _before_tanh(mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Nodes u [32, …], their ξ and their weights, for means and deviations […]."""
-    nodes = NODES.to(mean.dtype).view(-1, *[1] * mean.dim())
-    weights = (WEIGHTS / WEIGHTS.sum()).to(mean.dtype).view(nodes.shape)
+    nodes = NODES.to(mean).view(-1, *[1] * mean.dim())
+    weights = (WEIGHTS / WEIGHTS.sum()).to(mean).view(nodes.shape)
     return mean + deviation * nodes, nodes, weights
 
 

@@ -33,11 +33,12 @@ def views(module: nn.Module, vector: Tensor) -> dict[str, Tensor]:
 
 
 def attach(module: nn.Module, vector: Tensor, gradient: Tensor | None = None) -> None:
-    """Makes the module's parameters views of `vector`, and their gradients of `gradient`; without one it is frozen."""
+    """Makes the module's parameters views of `vector`, and their gradients of `gradient`; without one it is frozen.
+    What is frozen already stays so."""
     gradients = {} if gradient is None else views(module, gradient)
     for (name, p), view in zip(module.named_parameters(), views(module, vector).values(), strict=True):
         p.data = view
-        p.requires_grad_(gradient is not None)
+        p.requires_grad_(gradient is not None and p.requires_grad)
         p.grad = gradients.get(name)
 
 

@@ -1,5 +1,6 @@
 """Torsos: from observations to the features that the heads read, and what decides the network's shape."""
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -125,9 +126,11 @@ class OwnTorso(nn.Module):
         super().__init__()
         name, self.shape = architecture.own_torso, architecture.observation
         try:
-            module = own_code(name)(self.shape)
+            module = copy.deepcopy(own_code(name)(self.shape))  # each network has its own, wherever it comes from
+            x = torch.linspace(-1, 1, 2 * math.prod(self.shape)).view(2, *self.shape)
+            seen = x.clone()
             with torch.no_grad():
-                features = module.eval()(torch.zeros(2, *self.shape))
+                features = module.eval()(x)
             features_shape = tuple(features.shape)
         except Exception as error:
             if isinstance(error, SettingsError):
@@ -139,6 +142,10 @@ class OwnTorso(nn.Module):
             raise SettingsError(
                 f"--torso {name} must make a module that turns [N, …] into [N, features]; of observations "
                 f"{(2, *self.shape)} it made {features_shape}"
+            )
+        if not torch.equal(x, seen):
+            raise SettingsError(
+                f"--torso {name} changes its input, which is not its own: use no operation in place on it"
             )
         buffers = module.state_dict().keys() - dict(module.named_parameters()).keys()
         if buffers:

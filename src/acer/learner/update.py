@@ -187,7 +187,8 @@ def update(
         to_policy = z.to(output.dtype) * share.unsqueeze(-1)
         to_critic = [ascent.direction * (share * method.critic_weight) for ascent in estimate.critic]
     torch.autograd.backward([output[:-1], *(ascent.output for ascent in estimate.critic)], [to_policy, *to_critic])
-    return Outcome(batch, estimate, phi, phi_a, log_rho, g, z)
+    counted = torch.cat((torch.zeros_like(live[:burn_in]), live[burn_in:]))
+    return Outcome(replace(batch, live=counted), estimate, phi, phi_a, log_rho, g, z)
 
 
 def action_values(method: Method, network: Network, batch: Batch, seen: Evaluated) -> Estimate:

@@ -38,9 +38,9 @@ def _instructions() -> str:
 
 def with_threads_of(state: Mapping[str, Any], config: Config, observation: ObservationSpec) -> Config:
     """With as many threads as the run had when it was saved, if the user leaves that open and it matters: a network
-    without convolutions has one thread everywhere."""
+    that is small has one thread everywhere."""
     saved = _part(state, "machine").get("threads")
-    free = config.threads == 0 and algorithms.is_convolutional(config, observation)
+    free = config.threads == 0 and algorithms.is_large(config, observation)
     if free and type(saved) is int and 1 <= saved <= cores():
         return dataclasses.replace(config, threads=saved)
     return config

@@ -107,7 +107,11 @@ def write(parent: Directory, name: str, snapshot: Snapshot) -> None:
 
 
 def save(path: Path, snapshot: Snapshot) -> None:
-    """Writes a model where the user wants it; an older model of that name stays until the new one is complete."""
+    """Writes a model where the user wants it; an older model of that name stays until the new one is complete. Nothing
+    but a saved model is replaced."""
+    if path.exists() and not is_model(path):
+        raise CheckpointError(f"{path} exists and is not a saved model; choose another path")
+    path.absolute().parent.mkdir(parents=True, exist_ok=True)
     with Directory.open(path.absolute().parent) as parent:
         write(parent, path.name, snapshot)
         parent.recover(path.name)  # what an earlier save left when its process was killed

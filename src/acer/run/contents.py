@@ -128,7 +128,7 @@ def needed_memory(config: Config, observation: ObservationSpec, action: ActionSp
     """Bytes that a run takes at least, beside its networks: one rollout, one batch, and the replay memory's rows."""
     single = math.prod(observation.shape) * observation.dtype.itemsize
     numbers = 4 * (action.size + 4)
-    steps = config.trajectory_length * config.environments
+    steps = config.trajectory_length * max(config.environments, config.trajectories_per_update)
     batch = config.trajectory_length * config.trajectories_per_update * max(config.hidden, default=1) * 4
     samples = config.sdn_samples * config.advantage_hidden * 4 * config.trajectory_length if action.continuous else 0
     replay = config.replay_capacity * config.environments * numbers if config.replay_ratio else 0

@@ -16,7 +16,7 @@ from acer.console import warn
 from acer.envs import EnvBatch, ObservationSpec, spaces_of
 from acer.envs.others import EnvMaker
 from acer.errors import CheckpointError, LearningFault, SettingsError, in_one_line
-from acer.homes.kinds import HOMES, Kind
+from acer.homes.kinds import HOMES, Kind, Start
 from acer.homes.local import Local
 from acer.homes.supervisor import Workers, warn_of_new_episodes
 from acer.learner import algorithms
@@ -45,6 +45,7 @@ class RunState:
     def __init__(self, config: Config, env: str | EnvMaker | None = None, loaded: Checkpoint | None = None) -> None:
         """loaded: a checkpoint that is going to be loaded; it must fit before memory is taken for the networks."""
         self.env_source: str | EnvMaker = env or config.env
+        self._threads = config.threads
         observation, action = spaces_of(self.env_source, **configuration.environment_options(config))
         use_threads(config, observation)  # first of all: how many there are decides how numbers round
         self.config = config = _decided(config, observation)
@@ -66,6 +67,11 @@ class RunState:
         self._evaluation_env: EnvBatch | None = None
 
     @property
+    def asked(self) -> Config:
+        """The settings without the number of threads that a checkpoint brought back: another machine may have fewer."""
+        return dataclasses.replace(self.config, threads=self._threads)
+
+    @property
     def kind(self) -> Kind:
         """What there is to know of the parameters' home."""
         return HOMES[self.config.home]
@@ -75,6 +81,10 @@ class RunState:
         """θ, θ_a and the optimiser's statistics in this process: their home, or a copy that is fetched."""
         assert isinstance(self.agent.home, Local)
         return self.agent.home
+
+    def start(self, again: bool) -> Start:
+        """What workers begin with. again: the parameters were lost elsewhere."""
+        return Start(self.config, self.env_source, self.home, self.learner_seeds, lambda: self.learner, again)
 
     @cached_property
     def learner(self) -> ActorLearner:
@@ -164,7 +174,7 @@ class RunState:
 
     def describe(self) -> dict[str, Any]:
         """Everything that is neither tensor nor replay, for JSON."""
-        return saved.describe(self.config, self.agent, self.home, self.progress, self.meter)
+        return saved.describe(self.asked, self.agent, self.home, self.progress, self.meter)
 
     def check_finite(self) -> None:
         """Refuses to save parameters that are not finite."""

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from acer.console import warn
 from acer.envs.others import EnvMaker
 from acer.envs.watchdog import watch_steps
 from acer.errors import FAILED, CheckpointError, EnvironmentFault, LearningFault, ParameterServerLost, SettingsError
-from acer.homes.kinds import Start
 from acer.homes.supervisor import Workers
 from acer.learner.actor_learner import ActorLearner, Agent
 from acer.machine import keep_standard_streams
@@ -199,14 +199,11 @@ class Training:
         state = self.state
         watched = any(callback.watches_updates for callback in self.callbacks)
         if state.kind.in_process:
-            state.learner.on_update = self._updated if watched else None
+            state.learner.on_update = partial(self._call, "on_update") if watched else None
         elif watched:
             raise SettingsError("on_update sees the updates of one process: use home='local', or on_rollout")
         if self._workers is None:
-            start = Start(
-                state.config, state.env_source, state.home, state.learner_seeds, lambda: state.learner, self._went_back
-            )
-            self._workers = state.kind.workers(start)
+            self._workers = state.kind.workers(state.start(self._went_back))
         return self._workers
 
     def _stop(self, workers: Workers, record: Record) -> None:
@@ -246,7 +243,7 @@ class Training:
         """The run's tables, to which it adds; its directory is ours alone meanwhile."""
         progress = self.state.progress
         if self.files is not None:
-            self.files.go_on(self.steps, self.config if self._extended else None)
+            self.files.go_on(self.steps, self.state.asked if self._extended else None)
         try:
             files = None if self.files is None else self.files.files
             with Logs(files, progress.rows, self.steps, self.config) as logs:
@@ -258,9 +255,6 @@ class Training:
         finally:
             if self.files is not None:
                 self.files.release()
-
-    def _updated(self, diagnostics: dict[str, float]) -> None:
-        self._call("on_update", diagnostics)
 
     def _call(self, moment: str, what: Any) -> None:
         """Tells the user's callbacks; one that returns False ends the run after this iteration."""
@@ -300,8 +294,5 @@ class Training:
 
     def save_model(self, path: Path) -> None:
         """Writes the agent without its run; of what exists, only saved models are replaced."""
-        if path.exists() and not checkpoint.is_model(path):
-            raise CheckpointError(f"{path} exists and is not a saved model; choose another path")
-        path.absolute().parent.mkdir(parents=True, exist_ok=True)
         self.fetch()
         checkpoint.save(path, Snapshot(self.state.tensors(), self.state.describe()))

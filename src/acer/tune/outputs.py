@@ -39,7 +39,7 @@ def best_settings(study: Study, trial: optuna.trial.FrozenTrial, given: Mapping[
     file cannot decide: it stays out."""
     whole = json.loads(to_json(study.search.config(study.values(trial), 0)))
     kept = without_outward({name: whole[name] for name in whole})
-    names = ["env", "algo", "preset", *given, *study.search.space]
+    names = ["env", "algo", "preset", *given, *study.search.space, "trajectories_per_update"]
     return json.dumps({name: kept[name] for name in dict.fromkeys(names) if name in kept}, indent=2) + "\n"
 
 
