@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-# PyTorch's builds without CUDA have an index of their own, which uv is not asked to read. They have a file of their own:
+# PyTorch's builds without CUDA have an index of their own, which uv is not asked to read, and a file of their own here:
 # beside hashes of the other builds pip would pass over one that it finds in a folder, for that tells no hash.
 CPU_BUILDS = [
     "torch==2.13.0+cpu --hash=sha256:6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b"  # cp311, x86-64

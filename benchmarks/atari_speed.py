@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 
 from table import write
 
-GAMES = {"pong": [], "breakout": ["--processes", "2"], "seaquest": ["--processes", "2", "--no-peers"],
+GAMES = {"pong": ["--processes", "2"], "breakout": ["--processes", "2"], "seaquest": ["--processes", "2", "--no-peers"],
          "beam_rider": ["--processes", "2", "--no-peers"]}  # fmt: skip
 RESULTS = Path("results/bench")
 COLUMNS = ["game", "distinct", "precision", "processes", "steps_per_second", "dense_steps_per_second", "times_dense",

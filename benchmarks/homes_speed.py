@@ -1,13 +1,16 @@
 """How actor-learners add up: the figures of results/homes/speed.csv.
 
-    python benchmarks/homes_speed.py
+    python benchmarks/homes_speed.py          simulators that wait or compute
+    python benchmarks/homes_speed.py pong     only two actor-learners on Pong, on Ray beside shared memory
 
 Slow simulator: a step sleeps 10 ms and burns no CPU; replay ratio 0, one environment for each actor-learner; 16
 actor-learners beside one, in memory of this machine and on Ray; in turns, medians of six. CPU-bound simulators: a
 step computes for about 10 ms, or for about 1 ms; two actor-learners beside two independent processes, each training by
-itself; in turns, medians of six. Steps are counted from one second after every actor-learner has reported to the end.
+itself; in turns, medians of six. Pong: the preset with 8 environments each, replay from 640 steps on. Steps are counted
+from one second after every actor-learner has reported to the end. Rows of what is not measured stay.
 """
 
+import csv
 import subprocess
 import sys
 import time
@@ -92,12 +95,12 @@ class Clock(Callback):
         return True
 
 
-def speed(env: Any, home: str, actors: int) -> float:
+def speed(env: Any, home: str, actors: int, **settings: Any) -> float:
     """Steps per second of `actors` actor-learners."""
     where = {} if home == "local" else {"home": home, "actors": actors}
     more = {"cpus_per_actor": min(1.0, cores() / actors)} if home == "ray" else {}
     clock = Clock()
-    model = ACER(env, **ONE_EACH, **where, **more)
+    model = ACER(env, **ONE_EACH | where | more | settings)
     model.learn(10**9, callbacks=[clock])
     model.close()
     return clock.speed
@@ -110,10 +113,8 @@ def independent(simulator: str, count: int) -> float:
     return sum(float(process.communicate()[0].split()[-1]) for process in started)
 
 
-def main() -> None:
-    if sys.argv[1:]:
-        print(speed(COMPUTING[sys.argv[1]], "local", 1))
-        return
+def simulators() -> list[list[Any]]:
+    """Rows of the simulators that wait or compute."""
     rows: list[list[Any]] = []
     for home in ("shared", "ray"):
         one, many = [], []
@@ -133,9 +134,31 @@ def main() -> None:
             print(f"{simulator}: {alone[-1]:.1f} {pairs['shared'][-1]:.1f} {pairs['ray'][-1]:.1f}", flush=True)
         rows += [[simulator, home, 2, median(of), "two independent processes", median(alone),
                   median(of) / median(alone)] for home, of in pairs.items()]  # fmt: skip
-    columns = ["simulator", "home", "actors", "steps_per_second", "beside", "its_steps_per_second", "ratio"]
+    return rows
+
+
+def pong() -> list[list[Any]]:
+    """The row of Pong; its ratio is the median over the turns."""
+    found: dict[str, list[float]] = {"shared": [], "ray": []}
+    for _ in range(TURNS):
+        for home, of in found.items():
+            of.append(speed("pong", home, 2, environments=8, replay_ratio=4.0, replay_start=640))
+        print(f"pong: {found['shared'][-1]:.1f} {found['ray'][-1]:.1f}", flush=True)
+    ratio = median(ray / shared for shared, ray in zip(found["shared"], found["ray"], strict=True))
+    return [["pong", "ray", 2, median(found["ray"]), "shared", median(found["shared"]), ratio]]
+
+
+def main() -> None:
+    if sys.argv[1:2] and sys.argv[1] in COMPUTING:
+        print(speed(COMPUTING[sys.argv[1]], "local", 1))
+        return
+    rows = pong() if sys.argv[1:] == ["pong"] else simulators()
+    table, names = RESULTS / "speed.csv", {row[0] for row in rows}
+    with table.open(newline="") as file:
+        there = [row for row in list(csv.reader(file))[1:] if row[0] not in names]
     rounded = [[f"{value:.4g}" if isinstance(value, float) else value for value in row] for row in rows]
-    write(RESULTS / "speed.csv", columns, rounded)
+    columns = ["simulator", "home", "actors", "steps_per_second", "beside", "its_steps_per_second", "ratio"]
+    write(table, columns, [*there, *rounded])
 
 
 if __name__ == "__main__":

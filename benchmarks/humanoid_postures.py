@@ -2,11 +2,11 @@
 
     python benchmarks/humanoid_postures.py
 
-Each body is put on the floor with its lowest point, at rest; nothing is simulated. Beside today's reward stands one
-with two more terms, each at most a half: how high the pelvis is above the feet, and how high the knees are above them,
-in parts of what they are when standing.
+Each body is put on the floor with its lowest point, at rest; nothing is simulated. Beside the reward stands what it
+would be without its terms for hips and knees.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import mujoco
@@ -16,7 +16,7 @@ from acer.envs.tasks import TASKS
 from table import write
 
 FILE = Path("results/control/postures.csv")
-COLUMNS = ["posture", "head", "pelvis_over_feet", "knees_over_feet", "reward", "with_legs"]
+COLUMNS = ["posture", "head", "pelvis_over_feet", "knees_over_feet", "without_legs", "reward"]
 
 # Degrees by joint, and how far the torso leans forward.
 POSTURES: dict[str, tuple[float, dict[str, float]]] = {
@@ -59,32 +59,27 @@ def lowest(model: mujoco.MjModel, data: mujoco.MjData) -> float:
     return float((data.geom_xpos[own, 2] - along - radius).min())
 
 
-def measured(model: mujoco.MjModel, data: mujoco.MjData) -> tuple[float, float, float, float]:
-    """Heights of the head, of the pelvis and the knees above the feet, and today's reward."""
-    task = TASKS["humanoid"]
-    seen = np.zeros((1, task.observation))
-    vertical = data.body("torso").xmat[8]
-    head = data.body("torso").xpos[2] + 0.19 * vertical
-    seen[0, 84], seen[0, 87] = head, vertical
-    (reward,), _ = task().judge(seen, np.zeros((1, task.action)))
-
-    def height(part: str) -> float:
-        return float(np.mean([data.body(f"{side}_{part}").xpos[2] for side in ("right", "left")]))
-
-    feet = height("foot")
-    return float(head), float(data.body("pelvis").xpos[2] - feet), height("shin") - feet, float(reward)
+def rows() -> Iterator[tuple[str, tuple[float, ...]]]:
+    """Each posture's numbers, as COLUMNS has them."""
+    task = TASKS["humanoid"]()
+    model = task.model()
+    for name, posture in POSTURES.items():
+        data = placed(model, *posture)
+        torso = data.body("torso")
+        frame = torso.xmat.reshape(3, 3)
+        seen = np.zeros((1, task.observation))
+        seen[0, 48:84] = np.concatenate([frame.T @ (data.body(part).xpos - torso.xpos) for part in task.moving])
+        seen[0, 84], seen[0, 85:88] = torso.xpos[2] + task.head * frame[2, 2], frame[2]
+        (reward,), _ = task.judge(seen, np.zeros((1, task.action)))
+        ((hips, knees),) = task.on_its_legs(seen).mean(2)
+        yield name, (seen[0, 84], hips * task.hips, knees * task.knees, reward - 0.5 * (hips + knees), reward)
 
 
 def main() -> None:
-    model = TASKS["humanoid"]().model()
-    of = {name: measured(model, placed(model, *posture)) for name, posture in POSTURES.items()}
-    _, hip, knee, _ = of["standing"]
-    rows = []
-    for name, (head, pelvis, knees, reward) in of.items():
-        legs = 0.5 * np.clip(pelvis / hip, 0, 1) + 0.5 * np.clip(knees / knee, 0, 1)
-        rows.append([name, *(f"{value:.2f}" for value in (head, pelvis, knees, reward, reward + legs))])
-        print(*rows[-1], sep="\t")
-    write(FILE, COLUMNS, rows)
+    table = [[name, *(f"{value:.2f}" for value in numbers)] for name, numbers in rows()]
+    for row in table:
+        print(*row, sep="\t")
+    write(FILE, COLUMNS, table)
 
 
 if __name__ == "__main__":

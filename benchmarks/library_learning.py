@@ -80,9 +80,10 @@ def ten() -> float:
 SPARSE = "--reward-scale 1 --entropy-weight 0.01"
 TASKS = (  # by cost
     Task("dials", "environments:Dials", 60_000, SPARSE, best=ten, share=0.95),
-    Task("market", "environments:Market", 60_000, SPARSE, best=best_of_market, share=0.9),
+    Task("market", "environments:Market", 60_000, SPARSE, best=best_of_market, share=0.95),
     Task("pendulum, fixed σ", "Pendulum-v1", 150_000),
     Task("pendulum, free σ", "Pendulum-v1", 150_000, "--learn-sigma free"),
+    Task("pendulum, σ by state", "Pendulum-v1", 150_000, "--learn-sigma state"),
     Task("cartpole blind, gru", "library_learning:blind_cart_pole", 150_000, "--recurrent gru", mark=450.0),
     Task(
         "minigrid",
@@ -94,6 +95,7 @@ TASKS = (  # by cost
     Task("minatar breakout", "MinAtar/Breakout-v1", 200_000, SPARSE, mark=5.0),
     Task("lunar lander, fixed σ", "LunarLanderContinuous-v3", 300_000),
     Task("lunar lander, free σ", "LunarLanderContinuous-v3", 300_000, "--learn-sigma free"),
+    Task("lunar lander, σ by state", "LunarLanderContinuous-v3", 300_000, "--learn-sigma state"),
 )
 SEEDS = 3
 

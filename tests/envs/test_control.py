@@ -1,10 +1,12 @@
 """The six control tasks: bodies, observations, rewards at hand-set states, episodes, exact restore."""
 
+import itertools
 import os
 import re
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -192,8 +194,8 @@ def test_humanoid_observation_and_reward():
     assert np.allclose(x[48:84], np.concatenate(positions), atol=1e-5)
     assert x[84] == pytest.approx(data.body("head").xpos[2], abs=1e-5)
     assert np.allclose(x[85:88], frame[2], atol=1e-6)
-    assert np.allclose(x[88:91], torso.subtree_linvel, atol=1e-5)
-    assert np.allclose(x[91:94], torso.subtree_com - torso.xpos, atol=1e-5)
+    assert np.allclose(x[88:91], frame.T @ torso.subtree_linvel, atol=1e-5)
+    assert np.allclose(x[91:94], frame.T @ (torso.subtree_com - torso.xpos), atol=1e-5)
     # The twelve are just those whose place in the torso's frame the joints can change.
     data.qpos[7:] = rng.uniform(-0.3, 0.3, 21)
     mujoco.mj_forward(model, data)
@@ -210,10 +212,42 @@ def test_humanoid_observation_and_reward():
     assert sorted(moved) == sorted(env.task.moving)
 
     upright = placed("humanoid", [0, 0, 1.3, 1, 0, 0, 0, *np.zeros(21)])
-    assert judged(upright)[0] == pytest.approx(1.5)
-    assert judged(upright, np.ones(21))[0] == pytest.approx(1.5 - 0.42)
+    assert judged(upright)[0] == pytest.approx(2.5, abs=0.01)
+    assert judged(upright, np.ones(21))[0] == pytest.approx(2.5 - 0.42, abs=0.01)
     lying = placed("humanoid", [0, 0, 0.1, np.sqrt(0.5), 0, np.sqrt(0.5), 0, *np.zeros(21)])
-    assert judged(lying)[0] == pytest.approx(0.1 / 1.4 + 0.25)
+    legs = 0.5 * lying.task.on_its_legs(lying._observations()).mean(2).sum()
+    assert legs < 0.02 and judged(lying)[0] == pytest.approx(0.1 / 1.4 + 0.25 + legs)
+
+
+def test_the_humanoid_sees_the_same_whichever_way_it_faces():
+    rng = np.random.default_rng(0)
+    joints, turning = rng.uniform(-0.3, 0.3, 21), rng.standard_normal(24)
+    seen = []
+    for heading in (0.0, 1.0):
+        c, s = np.cos(heading), np.sin(heading)
+        velocity = [c * 0.5 - s * 0.2, s * 0.5 + c * 0.2, 0.1]
+        pose = [0, 0, 1.3, np.cos(heading / 2), 0, 0, np.sin(heading / 2)]
+        seen.append(placed("humanoid", [*pose, *joints], [*velocity, *turning])._observations()[0])
+    assert np.allclose(*seen, atol=1e-5)
+
+
+def test_every_posture_on_the_way_up_pays_the_humanoid_more(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    import humanoid_postures as hand_set
+
+    paid = {name: row[-1] for name, row in hand_set.rows()}
+    for way in (
+        (
+            "lying on the back",
+            "sitting upright, legs straight",
+            "sitting, knees drawn up",
+            "squatting",
+            "half squatting",
+        ),
+        ("lying on the face", "on hands and knees", "kneeling upright", "kneeling on one knee", "half squatting"),
+    ):
+        rewards = [paid[name] for name in (*way, "standing")]
+        assert all(more > less + 0.05 for less, more in itertools.pairwise(rewards)), rewards
 
 
 def test_the_humanoid_begins_on_the_ground_in_many_poses():

@@ -279,5 +279,5 @@ def test_a_torso_that_no_other_process_can_have_is_saved_and_refused_there(tmp_p
             return own_torsos.Wide(shape)
 
     ACER("CartPole-v1", torso=torso, target_rate=0.1, **SMALL | {"hidden": (64, 64)}).learn(100, out=tmp_path / "run")
-    with pytest.raises(SettingsError, match="cannot be sent to another process .* use home='local'"):
+    with pytest.raises(SettingsError, match=r"cannot be sent to another process .* use home='local'"):
         ACER("CartPole-v1", torso=torso, home="shared", actors=2, environments=2).learn(100)
