@@ -1,6 +1,6 @@
 """EnvPool's environments, by the name `envpool:ID`: batches that step in native threads, if EnvPool is installed."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium.vector import VectorEnv
@@ -30,8 +30,7 @@ class PoolBatch(EnvBatch):
         task, kwargs = self._made
         if task not in envpool.list_all_envs():
             raise EnvironmentFault(f"EnvPool has no {task!r}; envpool.list_all_envs() names what it has")
-        made: VectorEnv[Any, Any, Any] = envpool.make_gymnasium(task, seed=seeds, **kwargs)
-        return made
+        return cast("VectorEnv[Any, Any, Any]", envpool.make_gymnasium(task, seed=seeds, **kwargs))
 
     def reset(self, seeds: list[int]) -> NDArray[Any]:
         with self._named("reset"):
