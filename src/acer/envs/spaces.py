@@ -270,7 +270,7 @@ def numbers_of(space: gym.Space[Any], raw: Any) -> Any:
     return kept if isinstance(space, spaces.Dict) else tuple(kept.values())
 
 
-def _members(space: spaces.Dict | spaces.Tuple[Any]) -> list[tuple[Any, gym.Space[Any]]]:
+def _members(space: "spaces.Dict | spaces.Tuple[Any]") -> list[tuple[Any, gym.Space[Any]]]:
     return list(space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces))
 
 
