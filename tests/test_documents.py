@@ -174,7 +174,7 @@ def test_the_readmes_snippet_prints_what_it_says(tmp_path, monkeypatch, capsys):
     (snippet,) = (text for language, _, text in blocks("README.md") if language == "python")
     promised = float(re.search(r"# about (\d+)", snippet)[1])
     exec(snippet, {"__name__": "typed"})
-    assert abs(float(capsys.readouterr().out.split()[0]) - promised) < 50
+    assert abs(float(capsys.readouterr().out.split()[0]) - promised) < 40
 
 
 # The site

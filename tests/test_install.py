@@ -77,6 +77,15 @@ def test_the_lock_has_the_versions_of_the_constraints_and_a_hash_of_each():
             assert "--hash=sha256:" in package, package
 
 
+def test_labmaze_is_not_asked_for_where_it_has_no_wheel():
+    """dm_control asks for it; of that, Python 3.13 and newer have the models alone."""
+    asking = [line for line in EXTRAS["control"] if name_of(line) in ("dm-control", "labmaze")]
+    locked = [line for line in (ROOT / "lock.txt").read_text().splitlines() if line.startswith("labmaze==")]
+    for line in (*asking, *locked):
+        assert re.search(r"; python_(full_)?version < '3\.13'", line), line
+    assert len(asking) == len(locked) == 1
+
+
 # ------------------------------------------------------------------ what is loaded when
 
 
