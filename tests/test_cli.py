@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -586,6 +587,7 @@ def test_the_same_signal_twice_in_a_row_is_one(call):
     while "of 100,000,000 steps" not in process.stderr.readline():
         assert process.poll() is None
     os.kill(process.pid, signal.SIGINT)
+    time.sleep(0.01)  # one that is not yet delivered would swallow the other
     os.kill(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130
