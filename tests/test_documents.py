@@ -21,6 +21,7 @@ PAGES = [
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "tests/KNOWN_BUGS.md",
+    "results/library/README.md",
     "results/reliability/README.md",
     *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
 ]
