@@ -28,8 +28,9 @@ class ACER:
     """An agent for one environment: learns, acts, is saved and loaded.
 
     `env` is a Gymnasium id, `module:Class`, or a function that makes an environment. An environment that is made
-    already, or a vector of them, is taken as a model: the agent trains in others like it. Settings are those of
-    `acer.Config`; what is not given comes from the preset. `verbose` is that of each `learn`.
+    already, or a vector of them, is taken as a model: the agent trains in others like it. One of ale-py's is played as
+    its id is. Settings are those of `acer.Config`; what is not given comes from the preset. `verbose` is that of each
+    `learn`.
     """
 
     @speaking_python()

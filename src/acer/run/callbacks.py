@@ -47,7 +47,7 @@ class RunView:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """What the next row of progress.csv would say now, by its columns; empty texts where there is nothing yet."""
+        """What the next row of progress.csv would say now, by its columns; what has none yet is missing or empty."""
         return self._run.metrics
 
     def evaluate(self, episodes: int, deterministic: bool = True) -> Evaluation:
