@@ -4,7 +4,8 @@
 
 A game's name stands for an agent that has not learnt, a directory for a run and its own replay memory (copy the
 directory of a run that still goes on). Makes the same updates both ways, alternating, by the processor's time in one
-thread, which other work on the machine disturbs little. A row that is there is measured anew.
+thread, which other work on the machine disturbs little; in each precision that this machine is made for. A row that is
+there is measured anew.
 """
 
 import csv
@@ -45,9 +46,9 @@ def milliseconds(learner: ActorLearner, batch: Batch) -> float:
     return 1000 * (time.process_time() - began)
 
 
-def untrained(game: str) -> ActorLearner:
+def untrained(game: str, precision: str) -> ActorLearner:
     """One whose memory has 400 steps of each of 16 games that it played at random."""
-    learner = Training(settings(faster_precision(torch.device("cpu")), game, threads=1)).learner
+    learner = Training(settings(precision, game, threads=1)).learner
     for _ in range(20):
         trajectory, _ = learner.rollout.collect(learner._act)
         learner.replay.add(trajectory)
@@ -61,13 +62,13 @@ def trained(run: str) -> ActorLearner:
     return model._training.learner
 
 
-def row(which: str) -> list[object]:
+def row(which: str, precision: str) -> list[object]:
     torch.set_num_threads(1)
     keep_memory()
-    learner = untrained(which) if which in GAMES else trained(which)
+    learner = untrained(which, precision) if which in GAMES else trained(which)
     learners = {}
     for way in ("never", "auto"):
-        own = Training(dataclasses.replace(learner.config, reuse=way, threads=1)).learner
+        own = Training(dataclasses.replace(learner.config, reuse=way, precision=precision, threads=1)).learner
         for name in ("theta", "theta_a", "square"):
             getattr(own.agent.home, name).copy_(getattr(learner.agent.home, name))
         own.agent.home.moments = learner.agent.home.moments
@@ -91,7 +92,7 @@ def row(which: str) -> list[object]:
     ratio = statistics.median(a / b for a, b in zip(times["never"], times["auto"], strict=True))
     tenths = statistics.quantiles(shares[3:], n=10)
     numbers = [statistics.fmean(shares[3:]), tenths[0], tenths[-1], *(statistics.median(times[w]) for w in learners)]
-    return [which, config.env, config.precision, learner.steps, score, UPDATES,
+    return [which, config.env, precision, learner.steps, score, UPDATES,
             *(round(number, 3) for number in numbers), round(ratio, 3)]  # fmt: skip
 
 
@@ -99,11 +100,12 @@ def main() -> None:
     found = {}
     if FILE.exists():
         with FILE.open(newline="") as file:
-            found = {old[0]: old for old in list(csv.reader(file))[1:]}
+            found = {(old[0], old[2]): old for old in list(csv.reader(file))[1:]}
     for which in sys.argv[1:]:
-        found[which] = row(which)
-        print(*found[which], sep="\t", flush=True)
-        write(FILE, COLUMNS, found.values())
+        for precision in dict.fromkeys((faster_precision(torch.device("cpu")), "float32")):
+            found[which, precision] = row(which, precision)
+            print(*found[which, precision], sep="\t", flush=True)
+            write(FILE, COLUMNS, found.values())
 
 
 if __name__ == "__main__":

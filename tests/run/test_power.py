@@ -2,7 +2,9 @@
 
 import contextlib
 import errno
+import gc
 import itertools
+import os
 import random
 import shutil
 
@@ -16,6 +18,17 @@ from power import PowerCut, fragile
 
 SMALL = {"environments": 2, "trajectories_per_update": 2, "hidden": (8,), "trajectory_length": 5, "threads": 1,
          "replay_capacity": 100, "replay_start": 20, "checkpoint_minutes": 0.0, "eval_episodes": 1}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def what_the_cut_left_open_is_closed(tmp_path):
+    """As the end of a process would: thousands of handles are too many for the tests that follow in this one."""
+    yield
+    gc.collect()
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{number}").startswith(str(tmp_path)):
+                os.close(int(number))
 
 
 @pytest.fixture(scope="module")
