@@ -77,7 +77,6 @@ def ten() -> float:
     return 10.0
 
 
-SPARSE = "--reward-scale 1 --entropy-weight 0.01"
 BRICKS = "--reward-scale 1 --entropy-weight 0.03 --learning-rate 3e-4"
 AT_ONCE = "--reward-scale 1 --gamma 0 --learning-rate 2e-3"  # each step's reward is all there is to learn
 TASKS = (  # by cost
@@ -91,7 +90,7 @@ TASKS = (  # by cost
         "minigrid",
         "minigrid:MiniGrid-Empty-8x8-v0",
         100_000,
-        f"--normalize-observations --eval-policy sampled {SPARSE}",
+        "--normalize-observations --eval-policy sampled --reward-scale 1 --entropy-weight 0.003",
         mark=0.9,
     ),
     Task("minatar breakout", "MinAtar/Breakout-v1", 300_000, BRICKS, mark=5.0),
