@@ -11,6 +11,7 @@ A model saved by hand is such a directory too, with the model and the state only
 and hashes, then names, shapes and dtypes, before memory is taken for it.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -159,6 +160,10 @@ class Checkpoint:
         """Checks the state's own hash, then size and hash of every file that it names."""
         self._directory = directory
         self.state = _read_state(directory)
+        with self._readable():
+            self._check_files(directory)
+
+    def _check_files(self, directory: Directory) -> None:
         files = self.state.get("files")
         if (
             not isinstance(files, dict)
@@ -177,6 +182,15 @@ class Checkpoint:
         for name, expected in files.items():
             if directory.digest(name) != expected.get("sha256"):
                 raise CheckpointError(f"{self.path / name} is damaged: its SHA-256 is not the one in {STATE}")
+
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
+        """What the disk refuses, in one line: a run may remove its checkpoint, or a save replace it, while we read."""
+        try:
+            yield
+        except OSError as error:
+            reason = "it is gone" if isinstance(error, FileNotFoundError) else error.strerror or error
+            raise CheckpointError(f"{error.filename or self.path} cannot be read: {reason}") from None
 
     def _check_memory(self, size: int) -> None:
         """Loading takes about twice the files' size for a moment."""
@@ -237,19 +251,21 @@ class Checkpoint:
             raise CheckpointError(f"{self.path / name} cannot be read: {error}") from None
 
     def _read(self, name: str) -> bytes:
-        return self._directory.read(name, self.state["files"][name]["bytes"])
+        with self._readable():
+            return self._directory.read(name, self.state["files"][name]["bytes"])
 
     def _header(self, name: str) -> dict[str, tuple[tuple[int, ...], str]]:
         """Shape and dtype of each tensor, as a safetensors file begins with them."""
         path = self.path / name
         try:
-            with self._directory.reading(name) as file:
+            with self._readable(), self._directory.reading(name) as file:
                 size = int.from_bytes(file.read(8), "little")
                 if size > LARGEST_HEADER:
                     raise ValueError(f"a header of {size:,} bytes")
                 header = json.loads(file.read(size))
             header.pop("__metadata__", None)
-            room = self._directory.size(name) - 8 - size
+            with self._readable():
+                room = self._directory.size(name) - 8 - size
             if not all(0 <= begin <= end <= room for begin, end in (e["data_offsets"] for e in header.values())):
                 raise ValueError("tensors beyond the file's end")
             return {key: (tuple(entry["shape"]), str(entry["dtype"])) for key, entry in header.items()}

@@ -16,6 +16,8 @@ from acer.run.logs import logged
 from acer.run.store import CONFIG
 from acer.run.training import Training
 
+AGAIN = 200  # times that a model is read again which was replaced meanwhile
+
 Given = Mapping[str, Any]
 """What the user of this command says of the settings that reach outside (`trust.OUTWARD`)."""
 
@@ -43,10 +45,28 @@ def resume(
 
 
 def load(path: Path, env: str | EnvMaker | None = None, given: Given | None = None, best: bool = False) -> Training:
-    """A model to play with, or to teach anew: networks and the optimiser's statistics, without the run."""
+    """A model to play with, or to teach anew: networks and the optimiser's statistics, without the run.
+
+    A model that is replaced while it is read is read again, as is a run that removes its checkpoint meanwhile.
+    """
+    for _ in range(AGAIN):
+        before = store.identity(path)
+        try:
+            return _load(path, env, given, best)
+        except CheckpointError:
+            if store.identity(path) == before:
+                raise
+    return _load(path, env, given, best)
+
+
+def _load(path: Path, env: str | EnvMaker | None, given: Given | None, best: bool) -> Training:
     loaded = store.find(path, warn, best)
     training = Training(_config(loaded.path, loaded.state, env, given or {}, playing=True), env, loaded)
-    training.state.load_model(loaded)
+    try:
+        training.state.load_model(loaded)
+    except BaseException:
+        training.close()
+        raise
     training.state.before = saved.steps_of(loaded)
     return training
 

@@ -87,6 +87,21 @@ def version(run: Directory) -> str:
             return f"{latest} {sha256(newest.read(STATE)).hexdigest()}" if newest.is_file(STATE) else latest
 
 
+def identity(path: Path) -> list[Any]:
+    """Tells a model, or a run's checkpoints, from those that have taken their place. A new directory may have an old
+    one's number, but not its time."""
+    try:
+        with Directory.open(path) as directory:
+            mine = os.stat(path)
+            names: list[str] = []
+            if directory.is_directory(CHECKPOINTS):
+                with directory.child(CHECKPOINTS) as root:
+                    names = root.names()
+            return [mine.st_ino, mine.st_ctime_ns, *names]
+    except (OSError, CheckpointError):
+        return []
+
+
 def find(path: Path, say: Callable[[str], None], best: bool = False) -> Checkpoint:
     """The checkpoint that `path` means, checked: itself, or the newest good one of a run's directory.
 
