@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import errno
 import functools
 import hashlib
 import os
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
+
+SPARE = 16  # file handles that are kept for saving: a save has up to six at a time
 
 
 def cores() -> int:
@@ -48,6 +51,45 @@ def keep_standard_streams() -> None:
                 if null != number:
                     os.dup2(null, number)
                     os.close(null)
+
+
+class SpareHandles:
+    """File handles that are kept for saving: an environment that never closes its own leaves none to others."""
+
+    def __init__(self) -> None:
+        self._held: list[int] = []
+        self._take()
+
+    def _take(self) -> None:
+        """No more than a sixteenth of what the process may have."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # AttributeError: Windows has no sysconf
+            reader, writer = os.pipe()
+            os.close(writer)
+            self._inode = os.fstat(reader).st_ino
+            self._held = [reader]
+            for _ in range(min(SPARE, os.sysconf("SC_OPEN_MAX") // 16) - 1):
+                self._held.append(os.dup(reader))
+
+    def needed(self) -> bool:
+        """Whether no other handle was left; then these are free from now on."""
+        if not self._held:
+            return False
+        try:
+            os.close(os.dup(self._held[0]))
+        except OSError as error:
+            self.free()
+            if error.errno == errno.EMFILE:
+                return True
+            self._take()  # an environment has closed them
+        return False
+
+    def free(self) -> None:
+        """Closes them, but for those whose numbers others have since an environment closed them."""
+        held, self._held = self._held, []
+        for number in held:
+            with contextlib.suppress(OSError):
+                if os.fstat(number).st_ino == self._inode:
+                    os.close(number)
 
 
 def free_memory() -> int:

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Self
 
 from acer.config import Config, to_json
-from acer.errors import SettingsError
+from acer.errors import CheckpointError, SettingsError
 from acer.run import store
 from acer.run.files import Directory
 from acer.run.logs import put_aside
 from acer.run.store import CHECKPOINTS, CONFIG
+
+UNKNOWN = "unknown"  # the version of a run's checkpoints that could not be read
 
 
 class DirectoryInUse(SettingsError):
@@ -78,7 +80,10 @@ class RunDirectory:
     def release(self) -> None:
         """Lets others have the directory."""
         if self._files is not None:
-            self._version = store.version(self._files)
+            try:
+                self._version = store.version(self._files)
+            except (OSError, CheckpointError):
+                self._version = UNKNOWN  # whoever goes on has to load it again
             self._files.close()
             self._files = None
 

@@ -16,7 +16,7 @@ from acer.envs.watchdog import watch_steps
 from acer.errors import FAILED, CheckpointError, EnvironmentFault, LearningFault, ParameterServerLost, SettingsError
 from acer.homes.supervisor import Workers
 from acer.learner.actor_learner import ActorLearner, Agent
-from acer.machine import keep_standard_streams
+from acer.machine import SpareHandles, keep_standard_streams
 from acer.run import checkpoint, saved, store
 from acer.run.callbacks import Callback, RunView
 from acer.run.checkpoint import Checkpoint, Snapshot
@@ -46,6 +46,7 @@ class Training:
         self._logs: Logs | None = None
         self._saver: store.Saver | None = None
         self._workers: Workers | None = None  # while the run goes on
+        self._spare: SpareHandles | None = None
 
     @property
     def config(self) -> Config:
@@ -155,9 +156,12 @@ class Training:
                 whole = True
                 keep_signals()
                 keep_standard_streams()
+                used_up = self._leave_handles()
                 now = time.perf_counter()
                 progress.seconds = before + now - began
                 record.take(reports)
+                if used_up:
+                    raise EnvironmentFault(f"{config.env}: it leaves no file handle to others; resume in a new process")
                 new, checked = self.steps - checked, self.steps
                 speed = (self.steps - first) / (now - began)
                 record.display.show(self.steps, self.state.meter.return_mean, speed, workers.members, workers.note)
@@ -176,6 +180,7 @@ class Training:
             whole = True  # they end an iteration between two trajectories or two updates
             raise
         finally:
+            self._leave_handles()
             try:
                 if whole:
                     self._stop(workers, record)
@@ -189,10 +194,15 @@ class Training:
     def _save_what_stands(self) -> None:
         """For a process that ends in the middle of a step, which an environment does not give back."""
         self.state.give_up_episodes()
+        self._leave_handles()
         if self._checkpointed < self.steps:
             self.checkpoint()
         if self._saver is not None:
             self._saver.wait()
+
+    def _leave_handles(self) -> bool:
+        """Leaves file handles to the last save if environments have left none; whether it was so."""
+        return self._spare is not None and self._spare.needed()
 
     def _open_workers(self) -> Workers:
         """Makes what the run needs, so that a mistake shows itself before anything is written."""
@@ -248,10 +258,13 @@ class Training:
             files = None if self.files is None else self.files.files
             with Logs(files, progress.rows, self.steps, self.config) as logs:
                 self._logs = logs
+                self._spare = None if files is None else SpareHandles()
                 try:
                     yield logs
                 finally:
-                    progress.rows, self._logs = logs.rows(), None
+                    if self._spare is not None:
+                        self._spare.free()
+                    progress.rows, self._logs, self._spare = logs.rows(), None, None
         finally:
             if self.files is not None:
                 self.files.release()
