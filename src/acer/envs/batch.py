@@ -28,6 +28,7 @@ from acer.envs.spaces import ActionSpec, ObservationSpec
 from acer.errors import EnvironmentFault, described
 
 CLOSING = 10.0  # seconds that environments have to end
+SHORTEST = 0.01  # seconds; with a shorter limit a process would do nothing but answer its alarms
 
 
 @dataclass(frozen=True)
@@ -216,8 +217,9 @@ def _alarm(seconds: float) -> Iterator[None]:
         return
     if signal.getsignal(signal.SIGALRM) is not _hung:  # an environment has taken it since
         signal.signal(signal.SIGALRM, _hung)
-    signal.setitimer(signal.ITIMER_REAL, 0.9 * seconds, 0.1 * seconds)
+    seconds = max(seconds, SHORTEST)
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.9 * seconds, 0.1 * seconds)
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -239,6 +241,7 @@ _alarms: list[int] = []  # of the step that is being waited for
 def _hung(number: int, frame: FrameType | None) -> None:
     _alarms.append(number)
     if len(_alarms) > 1:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # no third one: it could come while the second is answered
         raise TimeoutError("no answer within --step-limit")
 
 

@@ -50,6 +50,7 @@ os.kill(process, signal.SIGKILL)
 """
 
 
+SHORTEST = 0.4  # seconds; whoever watches more often than ten times in a second keeps others from work
 HANGS = "no answer within --step-limit, in native code"
 
 
@@ -79,6 +80,7 @@ class Watchdog:
         """busy_since: when the step began that is being waited for. on_hang: what is done about one that lasts
         longer than `limit` seconds, and a little. line: what the other process says."""
         self._limit, self._busy_since, self._on_hang, self._line = limit, busy_since, on_hang, line
+        limit = max(limit, SHORTEST)
         self._pause = min(1.0, limit / 4)
         self._patience = 1.25 * limit + 4 * self._pause  # the alarm comes first
         self._ended = threading.Event()
