@@ -45,7 +45,10 @@ FAULTS = "When something goes wrong"
 GAMES = "Atari games"
 MADE_BY_PYTHON = "environments that Gymnasium or your own code makes"
 TRACKERS = ("tensorboard", "wandb", "mlflow")  # run.trackers makes them
-MOST_ENVIRONMENTS = 1_024  # that a file may ask for
+# What a file may ask for: with more, a single iteration or evaluation would never end.
+MOST_ENVIRONMENTS = 1_024
+MOST_REPLAYS = 1_000
+MOST_EVALUATED = 10_000
 
 
 def _has_q(config: "Config") -> bool:
@@ -81,7 +84,7 @@ PYTHON_STEPS = When(
 )
 
 
-def _at_most(name: str, default: int, most: int) -> FromFile:
+def _at_most(name: str, default: float, most: float) -> FromFile:
     """A file may give `name` up to `most`; a value of another type is refused elsewhere."""
 
     def may(config: Mapping[str, Any]) -> bool:
@@ -210,7 +213,7 @@ class Config:
     on_policy: bool = setting(EXPERIENCE, True)
     """Whether each new trajectory is learnt from at once (Algorithm 1); continuous ACER learns from replay only
     (Section 6)."""
-    replay_ratio: float = setting(EXPERIENCE, 4.0, NOT_NEGATIVE)
+    replay_ratio: float = setting(EXPERIENCE, 4.0, NOT_NEGATIVE, from_file=_at_most("replay_ratio", 4.0, MOST_REPLAYS))
     """Mean of the Poisson number of replays after each new trajectory (0, 1, 4 or 8, Section 4; about 4, Section 6)."""
     replay_capacity: int = setting(EXPERIENCE, 50_000, AT_LEAST_1)
     """Steps that each environment's replay memory holds (50,000 on Atari, Section 4; 5,000 in control, Section 6)."""
@@ -344,7 +347,7 @@ class Config:
     Biases, MLflow (ours)."""
     eval_every: int = setting(RECORDS, 0, NOT_NEGATIVE)
     """Steps between evaluations during training; there is always one at the end; 0 for none before it (ours)."""
-    eval_episodes: int = setting(RECORDS, 20, AT_LEAST_1)
+    eval_episodes: int = setting(RECORDS, 20, AT_LEAST_1, from_file=_at_most("eval_episodes", 20, MOST_EVALUATED))
     """Episodes of each evaluation (ours)."""
     eval_policy: Literal["mode", "sampled"] = setting(RECORDS, "mode")
     """How a run's own evaluations act: the most likely action, or one drawn from the policy as in training (ours)."""

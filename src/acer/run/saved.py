@@ -4,9 +4,10 @@ A checkpoint's hashes say that it is what was written, not that it makes sense. 
 is taken over.
 """
 
+import contextlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from acer import config as configuration
 from acer.config import Config
 from acer.envs import ActionSpec, ObservationSpec
-from acer.errors import CheckpointError
+from acer.errors import CheckpointError, SettingsError, in_one_line
 from acer.homes.local import Local
 from acer.learner import algorithms
 from acer.learner.actor_learner import Agent
@@ -143,6 +144,32 @@ def check_fits(checkpoint: Checkpoint, config: Config, observation: ObservationS
             f"{checkpoint.path} asks for {need / 1e9:,.1f} GB of memory, {free / 1e9:,.1f} are free: its trajectories, "
             "replay memory or layers are too large for this machine"
         )
+
+
+def check_layers(config: Config, observation: ObservationSpec, action: ActionSpec) -> None:
+    """Refuses layers that cannot fit before memory is taken for them; a user's own network is made as it is."""
+    if algorithms.architecture(config, observation, algorithms.distribution(config, action)).own_torso:
+        return
+    layout = _layout(config, observation, action)
+    need, free = 4 * sum(math.prod(shape) for shape, _ in layout.values()), free_memory()
+    if need > free:
+        raise SettingsError(
+            f"the networks do not fit in memory ({need / 1e9:,.1f} GB, {free / 1e9:,.1f} are free): "
+            "smaller --hidden or --memory-size"
+        )
+
+
+@contextlib.contextmanager
+def layers_fit() -> Iterator[None]:
+    """What PyTorch says of sizes for which there is no memory, or that it cannot even count, in one line."""
+    try:
+        yield
+    except (RuntimeError, OverflowError) as error:
+        if isinstance(error, RuntimeError) and not any(word in str(error) for word in ("alloc", "overflow")):
+            raise
+        raise SettingsError(
+            f"the networks do not fit in memory ({in_one_line(error)}): smaller --hidden or --memory-size"
+        ) from None
 
 
 def _layout(config: Config, observation: ObservationSpec, action: ActionSpec) -> Layout:

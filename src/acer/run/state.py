@@ -15,7 +15,7 @@ from acer.config import Config
 from acer.console import warn
 from acer.envs import EnvBatch, ObservationSpec, spaces_of
 from acer.envs.others import EnvMaker
-from acer.errors import CheckpointError, LearningFault, SettingsError, in_one_line
+from acer.errors import CheckpointError, LearningFault, SettingsError
 from acer.homes.kinds import HOMES, Kind, Start
 from acer.homes.local import Local
 from acer.homes.supervisor import Workers, warn_of_new_episodes
@@ -49,16 +49,15 @@ class RunState:
         observation, action = spaces_of(self.env_source, **configuration.environment_options(config))
         use_threads(config, observation)  # first of all: how many there are decides how numbers round
         self.config = config = _decided(config, observation)
-        if loaded is not None:
-            saved.check_fits(loaded, config, observation, action)
+        with saved.layers_fit():
+            if loaded is not None:
+                saved.check_fits(loaded, config, observation, action)
+            else:
+                saved.check_layers(config, observation, action)
         init, self.learner_seeds, self._evaluation_seeds = np.random.SeedSequence(config.seed).spawn(3)
         make_home = partial(Local, start=config.rmsprop_start)
-        try:
+        with saved.layers_fit():
             self.agent = Agent(config, observation, action, int(init.generate_state(1)[0]), make_home)
-        except RuntimeError as error:  # PyTorch's word for no memory
-            if "alloc" not in str(error):
-                raise
-            raise SettingsError(f"the networks do not fit in memory ({in_one_line(error)}): smaller --hidden") from None
         keep_memory()
         self.meter = Meter()
         self.progress = Progress()
