@@ -33,6 +33,11 @@ def main() -> None:
     except MemoryError as error:
         complain(f"not enough memory: {error}")
         code = MISTAKE
+    except ImportError as error:  # a library that the system cannot load: no memory, no file handle
+        if isinstance(error, ModuleNotFoundError) or not error.path or not error.path.endswith((".so", ".pyd")):
+            raise
+        complain(f"a library cannot be loaded: {in_one_line(error)}")
+        code = MISTAKE
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:  # whoever read has had enough
