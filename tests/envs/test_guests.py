@@ -278,6 +278,23 @@ def test_streams_and_directories_that_it_takes_away_cost_no_run(deed, when, tmp_
     assert (guest / "run" / "progress.csv").read_text().count("\n") > 4
 
 
+@pytest.mark.parametrize("then", ["goes on", "raises"])
+def test_file_handles_that_it_uses_up_are_not_those_of_the_last_save(then, tmp_path):
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))"
+    leak = "[os.open('/dev/null', 0) for _ in iter(int, 1)]"
+    quietly = f"import contextlib\n        with contextlib.suppress(OSError): {leak}"
+    guest = own(tmp_path, f"{limit}; {leak if then == 'raises' else quietly}")
+    done = acer("train", "own:Own", *FLAGS, "--out", "run", cwd=guest)
+    assert done.returncode == FAILED and "Traceback" not in done.stderr, done.stderr
+    assert "own:Own: " in done.stderr and "cannot" not in done.stderr
+    assert latest(guest / "run").state["steps"] >= 120
+
+
+def test_a_limit_too_short_for_any_step_does_not_drown_in_alarms(tmp_path):
+    done = acer("train", "CartPole-v1", *FLAGS, "--step-limit", 1e-9, "--steps", 100, "--out", tmp_path / "run")
+    assert done.returncode in (0, FAILED) and "Traceback" not in done.stderr, done.stderr
+
+
 def test_what_it_prints_is_no_result(tmp_path):
     guest = own(tmp_path, "print('hello'); os.write(1, b'from C\\n')")
     assert acer("train", "own:Own", *FLAGS, "--out", "run", cwd=guest).returncode == 0

@@ -71,6 +71,8 @@ def go_on(run: Path, steps: int = 60) -> None:
         ({"device": "cuda:7"}, "--device cuda:7"),
         ({"threads": 100_000}, "--threads 100000"),
         ({"environments": 1_000_000}, "--environments 1000000"),
+        ({"eval_episodes": 10**9}, "--eval-episodes 1000000000"),
+        ({"replay_ratio": 1e9}, "--replay-ratio 1000000000.0"),
         ({"env": "os:abort"}, "--env os:abort"),
         ({"env_kwargs": {"xml_file": "/etc/passwd"}}, "--env-kwargs"),
     ],
@@ -255,6 +257,30 @@ def test_a_table_of_tiny_rows_that_would_fill_memory_is_refused(run, monkeypatch
     assert code == 2 and "does not fit in memory: it has 10,001 rows" in err
 
 
+@pytest.mark.parametrize("sizes", [{"recurrent": "gru", "memory_size": 10**9}, {"hidden": [300_000, 300_000]}])
+def test_layers_beyond_memory_are_refused_before_memory_is_taken(sizes, run, tmp_path, call, monkeypatch):
+    made = []
+    monkeypatch.setattr("acer.run.state.Agent", lambda *args: made.append(args))
+    (tmp_path / "settings.json").write_text(json.dumps({"env": "CartPole-v1"} | sizes))
+    code, _, err = call("train", "--config", tmp_path / "settings.json", "--out", tmp_path / "new")
+    assert code == 2 and "the networks do not fit in memory" in err and err.count("\n") == 1
+    where = latest(run).path
+    state = read_state(where)
+    rewrite_state(where, state | {"config": state["config"] | sizes})
+    with pytest.raises(AcerError) as error:
+        opening.load(run)
+    assert "\n" not in str(error.value) and not made
+
+
+def test_a_library_for_which_there_is_no_memory_is_named_in_one_line(run, call, monkeypatch):
+    def curves(*_):
+        raise ImportError("/x/_agg.so: failed to map segment from shared object", name="_agg", path="/x/_agg.so")
+
+    monkeypatch.setattr(plots, "curves", curves)
+    code, _, err = call("plot", run, "--output", run / "curve.png")
+    assert code == 2 and "failed to map segment" in err and err.count("\n") == 1
+
+
 def nest(where, first, levels):
     here = os.open(where, os.O_RDONLY)
     for level in range(levels):
@@ -299,6 +325,29 @@ def test_a_checkpoint_that_vanishes_while_it_is_read_gives_way_to_another(run, m
     monkeypatch.setattr(Directory, "digest", vanish)
     opening.load(run).close()
     assert "instead" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_model_that_is_replaced_while_it_is_read_is_read_again(again, run, tmp_path, monkeypatch):
+    """Its hashes were right, and then its files are gone. Where none takes its place, that is said."""
+    own, model, happened = tmp_path / "own", ACER.load(run), []
+    model.save(own)
+
+    def check_late(self, expected):
+        if not happened:
+            happened.append(model.save(own) if again else shutil.rmtree(own))
+        check(self, expected)
+
+    check = checkpoint.Checkpoint.check_model
+    monkeypatch.setattr(checkpoint.Checkpoint, "check_model", check_late)
+    if again:
+        opening.load(own).close()
+    else:
+        with pytest.raises(CheckpointError, match="own") as error:
+            opening.load(own)
+        assert "\n" not in str(error.value)
+    assert happened
+    model.close()
 
 
 # ------------------------------------------------------------------ right hashes, wrong contents
