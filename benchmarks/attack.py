@@ -22,6 +22,7 @@ import shutil
 import signal
 import socket
 import stat
+import subprocess
 import sys
 import tempfile
 import threading
@@ -50,6 +51,8 @@ SMALL = {"environments": 2, "trajectories_per_update": 2, "hidden": (8,), "traje
          "replay_capacity": 100, "replay_start": 20, "checkpoint_minutes": 0.0, "checkpoint_every": 60,
          "log_every": 50, "eval_every": 100, "eval_episodes": 1, "eval_limit": 10, "keep_checkpoints": 2}  # fmt: skip
 LONGEST = 120.0  # seconds that a try may take
+OURS = {"run", "outside", "said", "wrong", "own", "new", "harm.py", "__pycache__"}  # what tries leave beside each other
+WRONG = 1_000  # a file's number, where no deed finds it
 FORK = multiprocessing.get_context("fork")
 
 
@@ -237,6 +240,7 @@ ASKED: list[dict[str, Any]] = [
     {"processes_per_actor": 99}, {"env_kwargs": {"harm": [1]}}, {"replay_capacity": 2**62}, {"hidden": [10**6] * 3},
     {"trajectory_length": 10**9}, {"steps": 10**30}, {"eval_episodes": 10**9}, {"eval_limit": 10**15, "gamma": 1.0},
     {"step_limit": 1e-9}, {"checkpoint_minutes": 1e-9}, {"keep_checkpoints": 10**9}, {"log_every": 1},
+    {"replay_ratio": 1e9}, {"trajectories_per_update": 10**9}, {"memory_size": 10**9, "recurrent": "gru"},
 ]  # fmt: skip
 
 
@@ -374,7 +378,6 @@ CHANGED: dict[str, Callable[[], Any]] = {
     "a full standard error": lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), 2),
     "print": break_print,
     "a fork": fork,
-    "file handles": leak,
     "everything closed": close_all,
     "a thread that fails": lambda: threading.Thread(target=throw, args=(Base(),)).start(),
     "random": lambda: (random.seed(0), torch.manual_seed(0)),
@@ -382,7 +385,8 @@ CHANGED: dict[str, Callable[[], Any]] = {
     "a path": partial(sys.path.insert, 0, "/nowhere"),
     "a file limit": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10**7, 10**7)),
 }
-DEEDS = RAISED | CHANGED
+USED_UP: dict[str, Callable[[], Any]] = {"file handles": leak}  # what ends a run in order, as what is raised does
+DEEDS = RAISED | CHANGED | USED_UP
 
 
 def live_with(deed: str, when: str, run: Path) -> None:
@@ -401,6 +405,11 @@ def live_with(deed: str, when: str, run: Path) -> None:
     except KeyboardInterrupt:
         if deed != "KeyboardInterrupt" or when == "step":  # outside of a run it is the user's
             raise RuntimeError("an interrupt of nobody's") from None
+    if deed in USED_UP:
+        for number in range(10, resource.getrlimit(resource.RLIMIT_NOFILE)[0]):  # this process has to look at the run
+            if number != WRONG:
+                with contextlib.suppress(OSError):
+                    os.close(number)
     if deed in CHANGED and failed:
         raise RuntimeError(f"the run ended: {failed}")
     if out.exists():
@@ -458,6 +467,16 @@ def killed(seconds: float, act: Callable[[Path], None], run: Path) -> None:
     process.join()
 
 
+def killed_while_it_replaces(seconds: float, run: Path) -> None:
+    """No process can clear away after its own SIGKILL: the model is whole, and the next save does."""
+    model = ACER.load(run)
+    model.save(run.parent / "own")
+    killed(seconds, save_again_and_again, run)
+    opening.load(run.parent / "own").close()
+    model.save(run.parent / "own")
+    model.close()
+
+
 def save_again_and_again(run: Path) -> None:
     model = ACER.load(run)
     for _ in range(100):
@@ -489,7 +508,7 @@ def races() -> Iterator[Try]:
         seconds = 0.1 + 0.05 * number
         yield Try("races", f"a kill after {seconds:.2f} s", partial(killed, seconds, partial(go_on, steps=10_000)))
         yield Try("races", f"a kill while a model is replaced, after {seconds:.2f} s",
-                  partial(killed, seconds, save_again_and_again))  # fmt: skip
+                  partial(killed_while_it_replaces, seconds))  # fmt: skip
     for number in range(3):
         yield Try("races", f"one that was loaded earlier {number}", early_and_late)
         yield Try("races", f"a model that is replaced while it is read {number}", model_while_it_is_replaced)
@@ -503,9 +522,11 @@ def failing(number: int, at: int, every: bool, exchanges: bool, run: Path) -> No
     with fragile(run.parent, at, OSError(number, os.strerror(number)), exchanges) as disk:
         if every:
             disk._step = lambda: count_and_fail(disk, at, number)  # type: ignore[method-assign]
-        with contextlib.suppress(OSError):
-            go_on(run, 150)
-    shutil.rmtree(run.parent / "kept-for-a-power-cut")
+        try:
+            with contextlib.suppress(OSError):
+                go_on(run, 150)
+        finally:
+            shutil.rmtree(run.parent / "kept-for-a-power-cut")  # the benchmark's own
 
 
 def count_and_fail(disk: Any, at: int, number: int) -> None:
@@ -595,24 +616,29 @@ def child(one: Try, run: Path, said: Path) -> None:
     for number in (1, 2):
         os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     code, wrong = 0, os.open(said.with_name("wrong"), os.O_WRONLY | os.O_CREAT)
-    os.dup2(wrong, 1_000)  # where no deed finds it
+    os.dup2(wrong, WRONG)
     try:
         one.act(run)
     except AcerError as error:
         code = 0 if "\n" not in str(error) else 4
-    except (OSError, MemoryError):  # the command says it in one line
-        pass
     except BaseException as error:
+        if one.kind == "resources" and isinstance(error, OSError | MemoryError):  # the command says it in one line
+            os._exit(0)
         import traceback
 
-        os.write(1_000, "".join(traceback.format_exception(error)).encode(errors="replace")[-3_000:])
+        os.write(WRONG, "".join(traceback.format_exception(error)).encode(errors="replace")[-3_000:])
         code = 5
     os._exit(code)
 
 
+def clear(place: Path) -> None:
+    """Removes all of it; shutil's own is not up to 1,200 levels."""
+    subprocess.run(["rm", "-rf", "--", str(place)], check=True)
+
+
 def held(one: Try, original: Path, place: Path) -> str:
     """Empty if it did, else what went wrong."""
-    shutil.rmtree(place, ignore_errors=True)
+    clear(place)
     outside = place / "outside"
     outside.mkdir(parents=True)
     (outside / "secret").write_text("mine")
@@ -636,15 +662,7 @@ def held(one: Try, original: Path, place: Path) -> str:
         return text[-3_000:]
     if fingerprint(outside) != before:
         return "wrote outside"
-    strangers = {path.name for path in place.iterdir()} - {
-        "run",
-        "outside",
-        "said",
-        "own",
-        "new",
-        "harm.py",
-        "__pycache__",
-    }
+    strangers = {path.name for path in place.iterdir()} - OURS
     if strangers:
         return f"wrote {strangers}"
     if one.keeps:
@@ -679,6 +697,7 @@ def main() -> None:
                 if problem:
                     print(f"--- {one.kind}, {one.name}: {problem}", flush=True)
             print(kind, *counts[kind], flush=True)
+            clear(place / "try")
             write(FILE, ["class", "tries", "held"], [[name, *numbers] for name, numbers in counts.items()])
 
 
