@@ -61,7 +61,8 @@ class SpareHandles:
         self._take()
 
     def _take(self) -> None:
-        """No more than a sixteenth of what the process may have."""
+        """No more than a sixteenth of what the process may have, and none of the standard streams' numbers."""
+        keep_standard_streams()
         with contextlib.suppress(OSError, ValueError, AttributeError):  # AttributeError: Windows has no sysconf
             reader, writer = os.pipe()
             os.close(writer)
