@@ -5,6 +5,7 @@ import ctypes
 import errno
 import functools
 import hashlib
+import mmap
 import os
 import platform
 import signal
@@ -13,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
 
+THREADS = 32 << 20  # bytes of address space that the threads of a run take; they are hardly used
 SPARE = 16  # file handles that are kept for saving: a save has up to six at a time
 
 
@@ -91,6 +93,15 @@ class SpareHandles:
             with contextlib.suppress(OSError):
                 if os.fstat(number).st_ino == self._inode:
                     os.close(number)
+
+
+def check_room_for_threads() -> None:
+    """Refuses to begin where the threads of a run find no memory: Python waits for good for one that dies of that
+    before it begins."""
+    try:
+        mmap.mmap(-1, THREADS).close()
+    except (OSError, MemoryError):
+        raise MemoryError(f"the threads of a run take {THREADS >> 20} MB") from None
 
 
 def free_memory() -> int:

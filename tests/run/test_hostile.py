@@ -282,6 +282,17 @@ def test_a_library_for_which_there_is_no_memory_is_named_in_one_line(run, call, 
     assert code == 2 and "failed to map segment" in err and err.count("\n") == 1
 
 
+def test_without_memory_for_its_threads_no_run_begins(run, call, monkeypatch):
+    def mmap(*_):
+        raise OSError(12, "no")
+
+    monkeypatch.setattr("mmap.mmap", mmap)
+    code, _, err = call("resume", run, "--steps", 400, "--quiet")
+    assert code == 2 and "not enough memory: the threads of a run" in err
+    monkeypatch.undo()
+    go_on(run)
+
+
 def nest(where, first, levels):
     here = os.open(where, os.O_RDONLY)
     for level in range(levels):

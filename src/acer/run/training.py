@@ -16,7 +16,7 @@ from acer.envs.watchdog import watch_steps
 from acer.errors import FAILED, CheckpointError, EnvironmentFault, LearningFault, ParameterServerLost, SettingsError
 from acer.homes.supervisor import Workers
 from acer.learner.actor_learner import ActorLearner, Agent
-from acer.machine import SpareHandles, keep_standard_streams
+from acer.machine import SpareHandles, check_room_for_threads, keep_standard_streams
 from acer.run import checkpoint, saved, store
 from acer.run.callbacks import Callback, RunView
 from acer.run.checkpoint import Checkpoint, Snapshot
@@ -123,6 +123,7 @@ class Training:
         config = self.config
         check_trackers(config.track, self.files is not None)
         try:
+            check_room_for_threads()
             workers = self._open_workers()
             display = Display(config.env, config.steps, self.steps, shown)
             loss = "the run is at its last checkpoint"
