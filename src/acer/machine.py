@@ -59,10 +59,10 @@ class SpareHandles:
     """File handles that are kept for saving: an environment that never closes its own leaves none to others."""
 
     def __init__(self) -> None:
+        """None yet: see `take`."""
         self._held: list[int] = []
-        self._take()
 
-    def _take(self) -> None:
+    def take(self) -> None:
         """No more than a sixteenth of what the process may have, and none of the standard streams' numbers."""
         keep_standard_streams()
         with contextlib.suppress(OSError, ValueError, AttributeError):  # AttributeError: Windows has no sysconf
@@ -83,7 +83,7 @@ class SpareHandles:
             self.free()
             if error.errno == errno.EMFILE:
                 return True
-            self._take()  # an environment has closed them
+            self.take()  # an environment has closed them
         return False
 
     def free(self) -> None:

@@ -1,6 +1,8 @@
 """A run's directory: taken for a new run, taken up again, and ours alone while we write there."""
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -90,6 +92,15 @@ class RunDirectory:
     def never_saved(self) -> bool:
         """Whether there is no checkpoint yet."""
         return store.never_saved(self.files)
+
+    @contextlib.contextmanager
+    def writing(self, steps: int, config: Config | None) -> Iterator[Directory]:
+        """Ours alone for a run that goes on from `steps`: see `go_on`."""
+        self.go_on(steps, config)
+        try:
+            yield self.files
+        finally:
+            self.release()
 
     def go_on(self, steps: int, config: Config | None) -> None:
         """Takes the directory for a run that goes on from `steps`, with another configuration if one is given. Puts

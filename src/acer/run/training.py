@@ -46,7 +46,7 @@ class Training:
         self._logs: Logs | None = None
         self._saver: store.Saver | None = None
         self._workers: Workers | None = None  # while the run goes on
-        self._spare: SpareHandles | None = None
+        self._spare = SpareHandles()
 
     @property
     def config(self) -> Config:
@@ -157,7 +157,7 @@ class Training:
                 whole = True
                 keep_signals()
                 keep_standard_streams()
-                used_up = self._leave_handles()
+                used_up = self._spare.needed()
                 now = time.perf_counter()
                 progress.seconds = before + now - began
                 record.take(reports)
@@ -181,7 +181,7 @@ class Training:
             whole = True  # they end an iteration between two trajectories or two updates
             raise
         finally:
-            self._leave_handles()
+            self._spare.needed()
             try:
                 if whole:
                     self._stop(workers, record)
@@ -195,15 +195,11 @@ class Training:
     def _save_what_stands(self) -> None:
         """For a process that ends in the middle of a step, which an environment does not give back."""
         self.state.give_up_episodes()
-        self._leave_handles()
+        self._spare.needed()
         if self._checkpointed < self.steps:
             self.checkpoint()
         if self._saver is not None:
             self._saver.wait()
-
-    def _leave_handles(self) -> bool:
-        """Leaves file handles to the last save if environments have left none; whether it was so."""
-        return self._spare is not None and self._spare.needed()
 
     def _open_workers(self) -> Workers:
         """Makes what the run needs, so that a mistake shows itself before anything is written."""
@@ -253,22 +249,18 @@ class Training:
     def _writing(self) -> Iterator[Logs]:
         """The run's tables, to which it adds; its directory is ours alone meanwhile."""
         progress = self.state.progress
+        ours: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         if self.files is not None:
-            self.files.go_on(self.steps, self.state.asked if self._extended else None)
-        try:
-            files = None if self.files is None else self.files.files
-            with Logs(files, progress.rows, self.steps, self.config) as logs:
-                self._logs = logs
-                self._spare = None if files is None else SpareHandles()
-                try:
-                    yield logs
-                finally:
-                    if self._spare is not None:
-                        self._spare.free()
-                    progress.rows, self._logs, self._spare = logs.rows(), None, None
-        finally:
-            if self.files is not None:
-                self.files.release()
+            ours = self.files.writing(self.steps, self.state.asked if self._extended else None)
+        with ours as files, Logs(files, progress.rows, self.steps, self.config) as logs:
+            self._logs = logs
+            if files is not None:
+                self._spare.take()
+            try:
+                yield logs
+            finally:
+                self._spare.free()
+                progress.rows, self._logs = logs.rows(), None
 
     def _call(self, moment: str, what: Any) -> None:
         """Tells the user's callbacks; one that returns False ends the run after this iteration."""
